@@ -13,7 +13,9 @@ from storage.database import dumps
 from storage.database.dumps import NotRestorable
 from storage.errors import NotFound
 
-_DATABASE, _BLOBS, _NOTES = "database/", "blobs/", "settings.toml"
+_DATABASE = "database/"
+_BLOBS = "blobs/"
+_NOTES = "settings.toml"
 _TEMPORARY = ("put_", "ready")  # keys of puts that go on, and of the check whether a store is ready
 _ANY_SIZE = 1 << 40  # bytes
 
@@ -48,7 +50,8 @@ async def restore(file: Path, url: str, blobs: BlobStore, notes: Path) -> int:
     except tarfile.ReadError:
         raise NotRestorable(f"{file} is not a backup.") from None
     with archive, tempfile.TemporaryDirectory(dir=file.parent, prefix=".convertd-") as name:
-        folder, count = Path(name), 0
+        folder = Path(name)
+        count = 0
         members = {member.name: member for member in archive.getmembers() if member.isfile()}
         if _NOTES not in members:
             raise NotRestorable(f"{file} is not a backup.")

@@ -149,7 +149,7 @@ class HoldLost(StorageError):
 
 
 class ClaimLost(StorageError):
-    """The lease on the idempotency key expired and another attempt has claimed the key."""
+    """The server was stopped for so long that another attempt could claim the idempotency key."""
 
     retryable = True
     message = "The operation took too long; another attempt has replaced it."

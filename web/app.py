@@ -98,7 +98,7 @@ async def listening(
     listeners = listeners or Listeners.open(settings, host, port)
     server.listen_on(listeners.requests)
     services.readiness.start()
-    await services.maintenance.recover()
+    await services.heartbeat.start()
     metrics_listener = None
     if listeners.metrics is not None:
         metrics_listener = metrics_server.start_server_metrics(services, listeners.metrics)
@@ -141,6 +141,7 @@ async def _shut_down(
     await complete(*connections, sending, services.in_flight.drain(CLOSE_TIMEOUT))  # closing cancels their requests
     users = (services.request_log, services.email_queue, services.releases, services.accounts)
     await complete(*(service.close() for service in users))
+    await complete(services.heartbeat.close())
 
 
 def serve(settings: Settings, host: str, port: int, supervisor: Supervisor | None = None) -> None:

@@ -12,8 +12,10 @@ from storage.blobs.blob_store import FolderBlobStore
 from storage.descriptors import BLOCK, read_blocks
 from storage.errors import NotFound, StoreUnavailable
 
-_CONNECT_TIMEOUT, _TIMEOUT = 2.0, 5.0  # seconds to connect, and without a response or progress
-RETRY_TIMEOUT, _RETRY_PERIOD = 1.0, 10.0  # seconds without a response, for as many seconds after one that took too long
+_CONNECT_TIMEOUT = 2.0  # seconds
+_TIMEOUT = 5.0  # seconds without a response or progress
+RETRY_TIMEOUT = 1.0  # seconds without a response, after one that took too long
+_RETRY_PERIOD = 10.0  # seconds for which RETRY_TIMEOUT applies
 
 
 class UrlTransfers:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
-from storage.database.transaction import Transaction, is_by_account, mode_of
+from storage.database.transaction import BY_ACCOUNT, MODE, Mode, Transaction
 
 R = TypeVar("R")
 
@@ -23,8 +23,8 @@ class Call(Generic[R]):
         self._function = function
         self._args = args
         self._kwargs = kwargs
-        self.mode = mode_of(function)
-        self.group: str | None = args[0] if is_by_account(function) else None
+        self.mode: Mode = getattr(function, MODE, Mode.SYNCED)
+        self.group: str | None = args[0] if hasattr(function, BY_ACCOUNT) else None
         self.future: Future[R] = Future()
         self.expired = False
         self._lock = threading.Lock()
@@ -42,12 +42,14 @@ class Call(Generic[R]):
             # A duplicate: libraries close the descriptors of lost connections.
             connection = descriptor and stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
             with self._lock:
-                self._running, self._connection = not self.future.cancelled(), connection or None
+                self._running = not self.future.cancelled()
+                self._connection = connection or None
             try:
                 yield self._running
             finally:
                 with self._lock:
-                    self._running, self._connection = False, None
+                    self._running = False
+                    self._connection = None
 
     def cancel(self) -> bool:
         """Cancels the call unless the function is running. Returns whether it will not run, or not once more."""

@@ -56,14 +56,6 @@ def open_sqlite(path: Path) -> peewee.SqliteDatabase:
     return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=TIMEOUT, lock_type="IMMEDIATE")
 
 
-def set_synced(connection: peewee.SqliteDatabase, synced: bool) -> None:
-    """Sets whether the next commits wait until the disk has them. Without that, a power cut can undo the latest ones.
-
-    In both modes, the commits that remain are the first ones, and the file stays consistent.
-    """
-    connection.execute_sql(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
-
-
 def open_sqlite_reader(path: Path, timeout: float = TIMEOUT) -> peewee.SqliteDatabase:
     """Opens a connection that cannot write, for one thread at a time. It waits up to `timeout` seconds for a lock."""
     pragmas = {"query_only": 1}

@@ -1,10 +1,11 @@
 """Database: runs functions in transactions, on SQLite or PostgreSQL. SqliteWriter: the thread that writes to SQLite."""
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -17,12 +18,11 @@ from storage.database.connections import (
     open_postgresql,
     open_sqlite,
     open_sqlite_reader,
-    set_synced,
     sqlite_path,
     translate,
 )
 from storage.database.migrate import migrate
-from storage.database.transaction import Mode, Statement, Transaction, lookup, mode_of
+from storage.database.transaction import MODE, Mode, Statement, Transaction, lookup
 from storage.errors import CommitUnknown, DatabaseBusy
 
 P = ParamSpec("P")
@@ -77,13 +77,31 @@ class Database:
 
         With SQLite, a function that has started is not interrupted by the timeout.
         """
-        if mode_of(function) is Mode.LOOKUP and self._look_ups is not None:
+        if self._look_ups is not None and getattr(function, MODE, None) is Mode.LOOKUP:
             try:
                 return function(Transaction(self._look_ups, int(self._clock())), *args, **kwargs)
             except peewee.OperationalError as error:
                 if not is_busy(error):
                     raise
-        return await self._run(Call(function, args, kwargs))
+        call = Call(function, args, kwargs)
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        seconds = self._submit(call, lambda: loop.call_soon_threadsafe(ended.set))
+        timer = None if seconds is None else loop.call_later(seconds, call.expire)
+        try:
+            await ended.wait()
+        except asyncio.CancelledError:
+            if not call.cancel():
+                await ended.wait()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if not ended.is_set():  # cancelled again, which is the last chance
+                call.expire()
+        if call.future.cancelled():
+            raise DatabaseBusy
+        return call.future.result()
 
     async def listen(self, channel: str, receive: Callable[[str], None]) -> None:
         """Calls `receive` with each message that servers send to a channel, until cancelled.
@@ -105,10 +123,13 @@ class Database:
     ) -> R:
         """Like `run`, for callers without an event loop. Blocks."""
         call = Call(function, args, kwargs)
-        wait([call.future], self._submit(call))
-        if not call.future.done():
+        ended = threading.Event()
+        if not ended.wait(self._submit(call, ended.set)):
             call.expire()
-        return self._ended(call)
+            ended.wait()
+        if call.future.cancelled():
+            raise DatabaseBusy
+        return call.future.result()
 
     def close(self) -> None:
         """Waits for submitted transactions and closes all connections. Blocks."""
@@ -118,44 +139,22 @@ class Database:
             self._look_ups.close()
         self._writes.close()
 
-    async def _run(self, call: Call[R]) -> R:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        call.future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
-        seconds = self._submit(call)
-        timer = None if seconds is None else loop.call_later(seconds, call.expire)
-        try:
-            await ended.wait()
-        except asyncio.CancelledError:
-            if not call.cancel():
-                await ended.wait()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if not ended.is_set():  # cancelled again, which is the last chance
-                call.expire()
-        return self._ended(call)
-
-    def _ended(self, call: Call[R]) -> R:
-        self._note_end(call.future)  # callbacks may run later
-        if call.future.cancelled():
-            raise DatabaseBusy
-        return call.future.result()
-
-    def _submit(self, call: Call[Any]) -> float | None:
+    def _submit(self, call: Call[Any], on_end: Callable[[], object]) -> float | None:
         """Returns the seconds that a transaction has: the rest of the timeout since the database stopped responding."""
+
+        def note_end(future: Future[Any]) -> None:
+            if not (future.cancelled() or isinstance(future.exception(), DatabaseBusy | CommitUnknown)):
+                self._silent_since = None
+            on_end()
+
+        now = time.monotonic()
+        since = self._silent_since = now if self._silent_since is None else self._silent_since
+        call.future.add_done_callback(note_end)
         (self._reads if call.mode in (Mode.READING, Mode.LOOKUP) else self._writes).submit(call)
         if self._timeout is None:
             return None
-        now = time.monotonic()
-        since = self._silent_since = now if self._silent_since is None else self._silent_since
-        call.future.add_done_callback(self._note_end)  # at once if it has ended already
         # The steps and the cleanup of a request, and the requests that follow, must not each wait for as long.
         return max(since + self._timeout - now, min(self._timeout, RETRY_TIMEOUT))
-
-    def _note_end(self, future: Future[Any]) -> None:
-        if not (future.cancelled() or isinstance(future.exception(), DatabaseBusy | CommitUnknown)):
-            self._silent_since = None
 
 
 @lookup
@@ -224,7 +223,8 @@ class SqliteWriter:
 
     def _set_synced(self, synced: bool) -> None:
         if synced is not self._synced:
-            set_synced(self._connection, synced)
+            # Without, a power cut can undo the latest commits. Those that remain are the first ones.
+            self._connection.execute_sql(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
             self._synced = synced
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Callable[[], None]]:

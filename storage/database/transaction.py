@@ -15,7 +15,11 @@ Row = TypeVar("Row", bound=peewee.Model)
 Value = TypeVar("Value")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_MODE, _BY_ACCOUNT = "transaction_mode", "transaction_by_account"  # attributes of functions
+MODE = "transaction_mode"
+"""The attribute of a function with its declared mode."""
+
+BY_ACCOUNT = "transaction_by_account"
+"""The attribute that functions have that are declared with `by_account`."""
 
 LOCKED_ROWS = " FOR UPDATE SKIP LOCKED"
 """Locks the selected rows, without those that another transaction has locked."""
@@ -39,7 +43,7 @@ def unsynced(function: Function) -> Function:
 
     It is on the disk when a later synced transaction has been committed, if it is not lost by then.
     """
-    return _declare(function, _MODE, Mode.UNSYNCED)
+    return _declare(function, MODE, Mode.UNSYNCED)
 
 
 def reading(function: Function) -> Function:
@@ -47,7 +51,7 @@ def reading(function: Function) -> Function:
 
     With SQLite, the function neither waits for writers nor delays them.
     """
-    return _declare(function, _MODE, Mode.READING)
+    return _declare(function, MODE, Mode.READING)
 
 
 def lookup(function: Function) -> Function:
@@ -55,7 +59,7 @@ def lookup(function: Function) -> Function:
 
     With SQLite it runs in the thread of its caller, unless the database is locked: passing it to another takes longer.
     """
-    return _declare(function, _MODE, Mode.LOOKUP)
+    return _declare(function, MODE, Mode.LOOKUP)
 
 
 def by_account(function: Function) -> Function:
@@ -69,23 +73,12 @@ def by_account(function: Function) -> Function:
     A function must first lock a row that all have, such as the row of the account, and then none that other
     transactions may lock before it: several functions in one transaction could end in a deadlock.
     """
-    return _declare(function, _BY_ACCOUNT, True)
+    return _declare(function, BY_ACCOUNT, True)
 
 
 def _declare(function: Function, name: str, value: object) -> Function:
     setattr(function, name, value)
     return function
-
-
-def mode_of(function: Callable[..., Any]) -> Mode:
-    """The declared mode of a function. A function without one may write, and its commit waits for the disk."""
-    mode: Mode = getattr(function, _MODE, Mode.SYNCED)
-    return mode
-
-
-def is_by_account(function: Callable[..., Any]) -> bool:
-    """Whether waiting calls of a function share a transaction, those for the same account."""
-    return hasattr(function, _BY_ACCOUNT)
 
 
 class Statement:
@@ -98,12 +91,8 @@ class Statement:
     def __init__(self, sql: str) -> None:
         self.text = sql
         self.returns_rows = sql.startswith(("SELECT ", "WITH ")) or " RETURNING " in sql
-        self._sqlite = sql.replace(LOCKED_ROWS, "").replace(LOCKED_ROW, "")
-        self._postgresql = re.sub(r":(\w+)", r"%(\1)s", sql)
-
-    def sql(self, database: peewee.Database) -> str:
-        """Returns the text in the syntax of this database."""
-        return self._sqlite if isinstance(database, peewee.SqliteDatabase) else self._postgresql
+        self.sqlite = sql.replace(LOCKED_ROWS, "").replace(LOCKED_ROW, "")
+        self.postgresql = re.sub(r":(\w+)", r"%(\1)s", sql)
 
 
 class Statements:
@@ -148,7 +137,8 @@ class Transaction:
 
     def execute_statement(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """Runs an SQL statement with these parameters. Returns its rows, if any."""
-        cursor = self.connection.execute_sql(statement.sql(self.connection), values)
+        is_sqlite = isinstance(self.connection, peewee.SqliteDatabase)
+        cursor = self.connection.execute_sql(statement.sqlite if is_sqlite else statement.postgresql, values)
         return list(cursor.fetchall()) if statement.returns_rows else []
 
     def execute_all(self, statements: Statements, **values: Any) -> tuple[Any, ...] | None:
@@ -169,7 +159,8 @@ class Transaction:
     def execute_many(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         """Runs an SQL statement once for each mapping of parameters."""
         with peewee.__exception_wrapper__:  # type: ignore[attr-defined]  # as Peewee does for all its own calls
-            self.connection.cursor().executemany(statement.sql(self.connection), list(rows))
+            is_sqlite = isinstance(self.connection, peewee.SqliteDatabase)
+            self.connection.cursor().executemany(statement.sqlite if is_sqlite else statement.postgresql, list(rows))
 
     def insert(self, query: peewee.Insert) -> None:
         """Inserts a row."""

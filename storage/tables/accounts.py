@@ -166,7 +166,8 @@ def mailbox(email: str) -> str:
     local, _, domain = email_key(email).rpartition("@")
     local = local.partition("+")[0] or local
     if domain in _GMAIL:
-        local, domain = local.replace(".", ""), _GMAIL[0]
+        local = local.replace(".", "")
+        domain = _GMAIL[0]
     return f"{local}@{domain}"
 
 

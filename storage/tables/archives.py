@@ -123,4 +123,5 @@ def _days(transaction: Transaction, position: Position, before: int) -> Iterator
         found = transaction.execute_statement(NEXT_ACCOUNT, account=account, before=before)
         if not found:
             return
-        account, day = found[0][0], -1
+        account = found[0][0]
+        day = -1

@@ -12,7 +12,7 @@ from storage.field_types import BatchId, Timestamp
 from storage.ids import is_id, new_id
 from storage.tables import files, models
 from storage.tables.files import File, SourceFile
-from storage.tables.ledger import ServerInstance
+from storage.tables.ledger import FOREVER, ServerInstance
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def create(transaction: Transaction, account: str, output_format: str, retention
 @reading
 def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
     """Returns the account's batch with this id. Raises NotFound."""
-    table, run = models.Batch, models.Run
+    table = models.Batch
+    run = models.Run
     runs = run.select().where((run.batch == table.batch_id) & (run.lease_until > transaction.now))
     query = table.select(*columns(table, Batch, running=fn.EXISTS(runs)))
     found = transaction.values(Batch, query.where(_live(transaction, account, batch_id)))
@@ -82,27 +83,15 @@ def add_file(
     return files.add(transaction, account, original, retention, batch_id=batch_id, place=rows[0][0]), total
 
 
-def begin(
-    transaction: Transaction, account: str, batch_id: str, output_format: str, owner: ServerInstance, lease: int
-) -> str:
-    """Starts a run of the batch to this format, with a lease of `lease` seconds. Returns the run's id.
-
-    Raises NotFound.
-    """
+def begin(transaction: Transaction, account: str, batch_id: str, output_format: str, owner: ServerInstance) -> str:
+    """Starts a run of the batch to this format. Returns the run's id. Raises NotFound."""
     table = models.Batch
     changes = {table.updated_at: transaction.now, table.output_format: output_format}
     if not transaction.execute(table.update(changes).where(_live(transaction, account, batch_id))):
         raise NotFound("batch")
     run = new_id("try")
-    until = transaction.now + lease
-    transaction.insert(models.Run.insert(id=run, batch=batch_id, lease_until=until, **asdict(owner)))
+    transaction.insert(models.Run.insert(id=run, batch=batch_id, lease_until=FOREVER, **asdict(owner)))
     return run
-
-
-def renew(transaction: Transaction, batch_id: str, run: str, lease: int) -> None:
-    """Extends the lease of a run to `lease` seconds from now."""
-    own = (models.Run.batch == batch_id) & (models.Run.id == run)
-    transaction.execute(models.Run.update(lease_until=transaction.now + lease).where(own))
 
 
 def end(transaction: Transaction, batch_id: str, run: str) -> None:
@@ -110,12 +99,6 @@ def end(transaction: Transaction, batch_id: str, run: str) -> None:
     own = (models.Run.batch == batch_id) & (models.Run.id == run)
     if transaction.execute(models.Run.delete().where(own)):
         files.extend_batch(transaction, batch_id, until=0)
-
-
-def recover(transaction: Transaction, owner: ServerInstance) -> int:
-    """Ends the batch runs of earlier runs of this server. Returns their number."""
-    table = models.Run
-    return transaction.execute(table.delete().where((table.server == owner.server) & (table.boot != owner.boot)))
 
 
 def delete_expired(transaction: Transaction, limit: int) -> int:

@@ -31,7 +31,17 @@ RETENTION = 604_800  # seconds for which deliveries are kept: 7 days
 
 INSERT_DELIVERY = insert(
     "delivery",
-    *("id", "account", "webhook", "url", "host", "event", "body", "job", "attempts", "next_attempt_at", "created_at"),
+    "id",
+    "account",
+    "webhook",
+    "url",
+    "host",
+    "event",
+    "body",
+    "job",
+    "attempts",
+    "next_attempt_at",
+    "created_at",
 )
 MAKE_RECEIVER_DUE = Statement(
     "INSERT INTO receiver (account, host, due_at, free_at, failures) VALUES (:account, :host, :now, 0, 0)"
@@ -136,7 +146,9 @@ def _insert(
     receivers: Iterable[tuple[str | None, str]],
 ) -> list[str]:
     """Inserts a message for each pair of a webhook, or None, and its URL. Returns the ids."""
-    now, ids, hosts = transaction.now, [], set()
+    now = transaction.now
+    ids = []
+    hosts = set()
     timestamp = f"{datetime.fromtimestamp(now, UTC).replace(tzinfo=None).isoformat()}Z"
     body = _encoded({"type": event, "timestamp": timestamp, "data": data})
     for webhook, url in receivers:

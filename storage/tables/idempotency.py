@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from peewee import SQL
-
 from storage.database import Transaction, reading
 from storage.errors import ClaimLost
 from storage.ids import new_id
 from storage.tables import models
-from storage.tables.ledger import ServerInstance
+from storage.tables.ledger import FOREVER, ServerInstance
+from storage.tables.servers import claim_prefix
 
 _RETENTION = 86_400  # seconds from the start of the attempt that completed
 
@@ -28,7 +27,7 @@ class StoredResponse:
 
 @dataclass(frozen=True)
 class Claim:
-    """An attempt to process a request. After `begin` it owns the key until `finish`, `abandon`, or its lease ends."""
+    """An attempt to process a request. It owns the key until `finish` or `abandon`, or until its server stops."""
 
     account: str
     path: str
@@ -38,7 +37,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class InProgress:
-    """Another attempt owns the key for at most `seconds` more."""
+    """Another attempt has owned the key for `seconds`."""
 
     seconds: int
 
@@ -60,16 +59,16 @@ ClaimOutcome: TypeAlias = Claim | InProgress | Replay | KeyMismatch
 
 def new_claim(account: str, path: str, key: str, owner: ServerInstance) -> Claim:
     """Creates a claim for `begin`. If `begin` is cancelled, its caller can abandon the claim."""
-    return Claim(account, path, key, f"{_attempt_prefix(owner)}{new_id('try')}")
+    return Claim(account, path, key, f"{claim_prefix(owner)}{new_id('try')}")
 
 
-def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) -> ClaimOutcome:
-    """Claims the key for `lease` seconds. Returns the claim, or the reason why the key cannot be claimed."""
+def begin(transaction: Transaction, claim: Claim, fingerprint: str) -> ClaimOutcome:
+    """Claims the key. Returns the claim, or the reason why the key cannot be claimed."""
     state = {
         "fingerprint": fingerprint,
         "state": "running",
         "attempt": claim.attempt,
-        "lease_until": transaction.now + lease,
+        "lease_until": FOREVER,
         "created_at": transaction.now,
     }
     names = {"account": claim.account, "path": claim.path, "key": claim.key}
@@ -77,7 +76,7 @@ def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) 
         return claim
     row = transaction.select_for_update(models.Idempotency.select().where(_same_key(claim)))
     if row is None:  # abandoned since the insert
-        return begin(transaction, claim, fingerprint, lease)
+        return begin(transaction, claim, fingerprint)
     conflict = _conflict(row, fingerprint, transaction.now)
     if conflict is None:
         restarted = state | {"status": None, "headers": None, "body": None, "file_id": None}
@@ -90,12 +89,6 @@ def find(transaction: Transaction, claim: Claim, fingerprint: str) -> InProgress
     """Returns why the key cannot be claimed; None if it can. Claims nothing."""
     row = transaction.first(models.Idempotency.select().where(_same_key(claim)))
     return None if row is None else _conflict(row, fingerprint, transaction.now)
-
-
-def renew(transaction: Transaction, claim: Claim, lease: int) -> None:
-    """Extends the lease to `lease` seconds from now. Raises ClaimLost if another attempt has claimed the key."""
-    if not transaction.execute(models.Idempotency.update(lease_until=transaction.now + lease).where(_running(claim))):
-        raise ClaimLost
 
 
 def finish(transaction: Transaction, claim: Claim, stored: StoredResponse) -> None:
@@ -119,16 +112,11 @@ def abandon(transaction: Transaction, claim: Claim) -> None:
     transaction.execute(models.Idempotency.delete().where(_running(claim)))
 
 
-def recover(transaction: Transaction, owner: ServerInstance) -> int:
-    """Deletes the unfinished claims of earlier runs of this server. Returns their number."""
-    # The partial index idempotency_running is used only if the condition of its rows is part of the text.
-    table, running = models.Idempotency, SQL("state = 'running'")
-    earlier = table.attempt.startswith(f"{owner.server}.") & ~table.attempt.startswith(_attempt_prefix(owner))
-    return transaction.execute(table.delete().where(running & earlier))
-
-
 def delete_expired(transaction: Transaction) -> int:
-    """Deletes responses and lapsed claims older than 24 hours. Returns their number."""
+    """Deletes responses older than 24 hours, and claims of servers of the previous release that have stopped.
+
+    Returns their number.
+    """
     table = models.Idempotency
     idle = (table.state == "done") | (table.lease_until <= transaction.now)
     return transaction.execute(table.delete().where((table.created_at <= transaction.now - _RETENTION) & idle))
@@ -136,19 +124,14 @@ def delete_expired(transaction: Transaction) -> int:
 
 def _conflict(row: models.Idempotency, fingerprint: str, now: int) -> InProgress | Replay | KeyMismatch | None:
     """Returns why a new attempt cannot claim the key; None if it can."""
-    leased = row.state == "running" and row.lease_until > now
-    if row.created_at + _RETENTION <= now and not leased:
+    running = row.state == "running" and row.lease_until > now
+    if row.created_at + _RETENTION <= now and not running:
         return None
     if row.fingerprint != fingerprint:
         return KeyMismatch()
     if row.state == "done":
         return Replay(StoredResponse(row.status or 0, json.loads(row.headers or "{}"), row.body, row.file_id))
-    return InProgress(row.lease_until - now) if leased else None
-
-
-def _attempt_prefix(owner: ServerInstance) -> str:
-    """Prefix of the attempt ids of one run of a server."""
-    return f"{owner.server}.{owner.boot}."
+    return InProgress(now - row.created_at) if running else None
 
 
 def _same_key(claim: Claim) -> Any:

@@ -1,7 +1,7 @@
-"""Runs of jobs: a server claims a job for the time of a lease, and ends it or queues it again.
+"""Runs of jobs: a server claims a job, and ends it or queues it again.
 
-A server that is killed leaves its runs, which are found when it starts again, or when their lease expires. `claim`
-locks a lane first, and waits for nothing, as `renew`; all others lock in the order of the module `jobs`.
+The runs of a server that has stopped have expired, see the module `servers`; `find_left` finds them. `claim` locks a
+lane first, and waits for nothing; all others lock in the order of the module `jobs`.
 """
 
 import json
@@ -14,7 +14,6 @@ from storage.database.transaction import LOCKED_ROW, LOCKED_ROWS, Statement, Sta
 from storage.errors import JobLost
 from storage.tables import ledger, models
 from storage.tables.jobs import (
-    CHANGE_LANE,
     COLUMNS,
     MICROSECONDS,
     START_CHARGE,
@@ -75,7 +74,7 @@ _RUN = "id, account, operation, request, inputs, size, holds, fence, attempts, c
 _OWN_RUN = f"id = :job AND state = 'processing' AND fence = :fence AND {_OF_LOCKED_LANE}"
 TAKE_JOB = Statement(
     "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"
-    " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
+    " lease_until = :forever, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
     f" WHERE state = 'queued'{_SUSPECT} AND account = ({_READY_LANE} ORDER BY served, account LIMIT 1{LOCKED_ROWS})"
     f" ORDER BY number LIMIT 1{LOCKED_ROWS}) RETURNING {_RUN}"
 )
@@ -97,7 +96,7 @@ FIND_WAITING = Statement(
 )
 _RUNNING = "FROM job WHERE state = 'processing'"
 _OWN = "server = :server AND boot = :boot"
-_LEFT = "(lease_until <= :now OR (server = :server AND boot <> :boot))"
+_LEFT = "lease_until <= :now"
 FIND_DUE = Statement(f"SELECT 1 WHERE EXISTS ({_WITH_JOB.format('')}) OR EXISTS (SELECT 1 {_RUNNING} AND {_LEFT})")
 END_RUN = Statement(
     "UPDATE job SET state = :state, result = :result, file = :file, error = :error, request = NULL, lease_until = NULL,"
@@ -109,23 +108,14 @@ RETURN_JOB = Statement(
     f" crashes = crashes + :crashed WHERE {_OWN_RUN} RETURNING id"
 )
 RETURN = Statements(RETURN_JOB, END_LANE)
-# Not jobs that another transaction has locked: it ends them.
-RENEW = Statement(
-    f"UPDATE job SET lease_until = :lease_until WHERE id IN (SELECT id {_RUNNING} AND {_OWN}{LOCKED_ROWS})"
-)
-FIND_RUNNING = Statement(f"SELECT id, fence {_RUNNING} AND {_OWN}")
-FIND_OWN = Statement(f"SELECT account {_RUNNING} AND {_OWN}")
-RETURN_OWN = Statement(
-    "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1"
-    f" WHERE state = 'processing' AND {_OWN} AND {_OF_LOCKED_LANE} RETURNING id"
-)
-FIND_LEFT = Statement(f"SELECT {_RUN}, NOT ({_OWN}) {_RUNNING} AND {_LEFT}")
+FIND_RUNNING = Statement(f"SELECT {_RUN} {_RUNNING} AND {_OWN}")
+FIND_LEFT = Statement(f"SELECT {_RUN} {_RUNNING} AND {_LEFT}")
 
 
 @lookup
-def any_due(transaction: Transaction, owner: ServerInstance) -> bool:
+def any_due(transaction: Transaction) -> bool:
     """Whether a job can be claimed, or `find_left` finds one."""
-    return bool(transaction.execute_statement(FIND_DUE, now=transaction.now, **vars(owner)))
+    return bool(transaction.execute_statement(FIND_DUE, now=transaction.now))
 
 
 @dataclass(frozen=True)
@@ -164,13 +154,12 @@ class Claim(NamedTuple):
 def claim(
     transaction: Transaction,
     owner: ServerInstance,
-    lease: int,
     *,
     proven: bool = False,
     restricted: bool = True,
     idle: bool = False,
 ) -> Claim:
-    """Starts a job of the lane that has used least time, with a lease of `lease` seconds.
+    """Starts a job of the lane that has used least time.
 
     Only of accounts that are proven if `proven`; of restricted ones if no other can start, and if `restricted`. A
     suspect, which is a job that has crashed, is claimed by a server that is `idle`, if no other job can start.
@@ -179,8 +168,7 @@ def claim(
     for suspect in (False, True):
         for of_restricted in (False, True)[: 1 + restricted]:
             allowed = {"proven": int(proven), "restricted": of_restricted, "suspect": suspect, "now": transaction.now}
-            times = {"lease_until": transaction.now + lease}
-            rows = transaction.execute_statement(TAKE_JOB, **allowed, **times, **vars(owner))
+            rows = transaction.execute_statement(TAKE_JOB, **allowed, **vars(owner), forever=ledger.FOREVER)
             if rows:
                 return _serve(transaction, ClaimedJob(*rows[0]))
             ((can, waits),) = transaction.execute_statement(FIND_WAITING, **allowed)
@@ -215,12 +203,10 @@ def _charge_of(seconds: float) -> int:
     return round((seconds - START_CHARGE) * MICROSECONDS)
 
 
-@unsynced
-def renew(transaction: Transaction, owner: ServerInstance, lease: int) -> frozenset[tuple[str, int]]:
-    """Extends the leases of the jobs that the server runs to `lease` seconds from now. Returns their ids and fences."""
-    transaction.execute_statement(RENEW, lease_until=transaction.now + lease, **vars(owner))
-    rows = transaction.execute_statement(FIND_RUNNING, **vars(owner))
-    return frozenset((str(job), int(fence)) for job, fence in rows)
+@lookup
+def find_running(transaction: Transaction, owner: ServerInstance) -> list[ClaimedJob]:
+    """Returns the jobs that the server runs."""
+    return [ClaimedJob(*run) for run in transaction.execute_statement(FIND_RUNNING, **vars(owner))]
 
 
 def add_entry(transaction: Transaction, job: ClaimedJob, file_id: str, entry: Mapping[str, Any]) -> None:
@@ -273,22 +259,7 @@ def requeue(
         raise JobLost
 
 
-def leave(transaction: Transaction, owner: ServerInstance) -> int:
-    """Queues all jobs again that the server runs, whose attempts do not count. Returns their number."""
-    left = 0
-    for account in sorted({account for (account,) in transaction.execute_statement(FIND_OWN, **vars(owner))}):
-        count = len(transaction.execute_statement(RETURN_OWN, account=account, **vars(owner)))
-        # Once: PostgreSQL checks its foreign key when a transaction changes a lane again, and waits for the account.
-        transaction.execute_statement(CHANGE_LANE, account=account, waiting=count, running=-count, bytes=0)
-        left += count
-    return left
-
-
 @reading
-def find_left(transaction: Transaction, owner: ServerInstance) -> list[tuple[ClaimedJob, bool]]:
-    """Returns the runs that servers have left: their lease has expired, or an earlier run of this server had them.
-
-    With each, whether its server has died. If not, it is this server, which could not save the end of the run in time.
-    """
-    rows = transaction.execute_statement(FIND_LEFT, now=transaction.now, **vars(owner))
-    return [(ClaimedJob(*run), bool(died)) for *run, died in rows]
+def find_left(transaction: Transaction) -> list[ClaimedJob]:
+    """Returns the jobs whose servers have stopped."""
+    return [ClaimedJob(*run) for run in transaction.execute_statement(FIND_LEFT, now=transaction.now)]

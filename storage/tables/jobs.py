@@ -35,9 +35,6 @@ MICROSECONDS = 1_000_000
 UNOWNED: Final = ServerInstance("", "")
 """The owner of the holds of jobs: they do not end with a server."""
 
-FOREVER: Final = 1 << 40
-"""Seconds for which the holds of jobs last: until they are settled or released."""
-
 
 @dataclass(frozen=True)
 class LaneRecord:
@@ -120,8 +117,25 @@ ENTER_LANE = Statement(
 )
 INSERT_JOB = insert(
     "job",
-    *("id", "account", "number", "state", "operation", "input_format", "output_format", "tag", "webhook_url"),
-    *("request", "inputs", "size", "holds", "done", "total", "fence", "attempts", "crashes", "created_at"),
+    "id",
+    "account",
+    "number",
+    "state",
+    "operation",
+    "input_format",
+    "output_format",
+    "tag",
+    "webhook_url",
+    "request",
+    "inputs",
+    "size",
+    "holds",
+    "done",
+    "total",
+    "fence",
+    "attempts",
+    "crashes",
+    "created_at",
 )
 ENTER = Statements(ENTER_LANE, INSERT_JOB)
 CHANGE_LANE = Statement(
@@ -167,7 +181,8 @@ def accept(
 
 def cancel(transaction: Transaction, account: str, job_id: str, retention: int) -> Job | None:
     """Cancels a job and releases its holds. Returns None if it has ended already. Raises NotFound."""
-    table, holds = models.Job, get(transaction, account, job_id).holds
+    table = models.Job
+    holds = get(transaction, account, job_id).holds
     ledger.release_all(transaction, account, hold_ids(job_id, holds))
     transaction.select_for_update(models.Lane.select().where(models.Lane.account == account))
     row = transaction.select_for_update(table.select().where(_live(transaction, account, job_id)))
@@ -242,7 +257,8 @@ def delete_all(transaction: Transaction, account: str) -> tuple[str, ...]:
 
 def delete_expired(transaction: Transaction, limit: int) -> int:
     """Deletes at most `limit` expired jobs. Returns their number."""
-    table, expired = models.Job, SQL("expires_at IS NOT NULL")  # the condition of the partial index
+    table = models.Job
+    expired = SQL("expires_at IS NOT NULL")  # the condition of the partial index
     selected = table.select(table.job_id).where(expired & (table.expires_at <= transaction.now)).limit(limit)
     return transaction.execute(table.delete().where(table.job_id.in_(selected)))
 
@@ -276,7 +292,8 @@ def read_state(transaction: Transaction) -> QueueState:
 
 def _query(condition: Any) -> Any:
     """Selects the fields of jobs."""
-    table, earlier = models.Job, models.Job.alias("earlier")
+    table = models.Job
+    earlier = models.Job.alias("earlier")
     waiting = SQL("earlier.state = 'queued'")  # the condition of the partial index
     before = (earlier.account == table.account) & waiting & (earlier.number < table.number)
     ahead = earlier.select(fn.COUNT(earlier.job_id)).where(before)

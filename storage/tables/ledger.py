@@ -6,7 +6,7 @@ lock accounts first, in the order of their ids, then holds, then sums of usage.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from storage.database import Transaction
 from storage.database.transaction import LOCKED_ROW, Statement, Statements, insert, lookup, reading
@@ -17,6 +17,9 @@ from storage.tables.usage import UsageRecord
 
 LOW_PART = 10
 """A balance is low if it is less than this part of the last purchase."""
+
+FOREVER: Final = 1 << 40
+"""The time until which a server owns something, unless it stops."""
 
 Income = Literal["grant", "purchase", "reversal"]
 
@@ -42,10 +45,7 @@ END_HOLD = Statement(
     f"DELETE FROM hold WHERE id = :hold AND account = {_LOCKED_ACCOUNT} AND state = 'held' RETURNING amount"
 )
 # The partial index hold_open is used only if the condition of its rows is part of the text.
-_OF_EARLIER_RUNS = "FROM hold WHERE state = 'held' AND server = :server AND boot <> :boot"
 _EXPIRED = "FROM hold WHERE state = 'held' AND expires_at <= :now"
-FIND_HOLDS_OF_EARLIER_RUNS = Statement(f"SELECT account {_OF_EARLIER_RUNS}")
-END_HOLDS_OF_EARLIER_RUNS = Statement(f"DELETE {_OF_EARLIER_RUNS} AND account = {_LOCKED_ACCOUNT} RETURNING amount")
 FIND_EXPIRED_HOLDS = Statement(f"SELECT account {_EXPIRED}")
 END_EXPIRED_HOLDS = Statement(f"DELETE {_EXPIRED} AND account = {_LOCKED_ACCOUNT} RETURNING amount")
 INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
@@ -151,19 +151,19 @@ def reserve(
     account: str,
     amount: int,
     owner: ServerInstance,
-    lifetime: int,
     hold_id: str | None = None,
     key: str | None = None,
 ) -> Hold:
-    """Holds credits for at most `lifetime` seconds. Raises NoCredits, also if `key` is no valid key of the account.
+    """Holds credits until the operation ends, or its server stops.
 
+    Raises NoCredits, also if `key` is no valid key of the account.
     A caller that passes `hold_id` can release the hold even if the call is cancelled before it returns.
     """
     if amount <= 0:
         raise ValueError("amount must be positive.")
     hold_id = hold_id or new_id("hold")
     hold = {"id": hold_id, "account": account, "amount": amount, "state": "held", **vars(owner)}
-    times = {"now": transaction.now, "created_at": transaction.now, "expires_at": transaction.now + lifetime}
+    times = {"now": transaction.now, "created_at": transaction.now, "expires_at": FOREVER}
     row = transaction.execute_all(RESERVE, **hold, **times, key=key)
     if row is None:
         raise NoCredits(balance(transaction, account), amount)
@@ -184,7 +184,8 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord, *additiona
         raise HoldLost
     for one in additional:
         usage.record(transaction, hold.account, one, success=True, credits=part)
-    remaining, low_credits = int(row[1]), row[2]
+    remaining = int(row[1])
+    low_credits = row[2]
     if low_credits is not None and remaining < low_credits:
         _notify_low_credits(transaction, hold.account, remaining, low_credits)
     return remaining
@@ -226,28 +227,19 @@ def release_all(transaction: Transaction, account: str, hold_ids: Sequence[str])
     return _return_credits(transaction, account, transaction.execute_returning(table.delete().where(own), table.amount))
 
 
-def recover(transaction: Transaction, owner: ServerInstance) -> int:
-    """Releases the holds of earlier runs of this server. Returns their number."""
-    return _release_holds(transaction, FIND_HOLDS_OF_EARLIER_RUNS, END_HOLDS_OF_EARLIER_RUNS, **vars(owner))
-
-
 def release_expired(transaction: Transaction) -> int:
-    """Releases expired holds. Returns their number."""
-    return _release_holds(transaction, FIND_EXPIRED_HOLDS, END_EXPIRED_HOLDS, now=transaction.now)
+    """Releases expired holds, such as those of servers that have stopped. Returns their number."""
+    released = 0
+    now = transaction.now
+    for account in sorted({account for (account,) in transaction.execute_statement(FIND_EXPIRED_HOLDS, now=now)}):
+        holds = transaction.execute_statement(END_EXPIRED_HOLDS, account=account, now=now)
+        released += _return_credits(transaction, account, holds)
+    return released
 
 
 def lock_account(transaction: Transaction, account: str) -> None:
     """Makes other transactions that lock the account wait until this one ends."""
     transaction.select_for_update(models.Account.select(models.Account.id).where(models.Account.id == account))
-
-
-def _release_holds(transaction: Transaction, find_accounts: Statement, end: Statement, **values: Any) -> int:
-    """Releases holds of several accounts. Returns their number."""
-    released = 0
-    for account in sorted({account for (account,) in transaction.execute_statement(find_accounts, **values)}):
-        holds = transaction.execute_statement(end, account=account, **values)
-        released += _return_credits(transaction, account, holds)
-    return released
 
 
 def _notify_low_credits(transaction: Transaction, account: str, remaining: int, low_credits: int) -> None:

@@ -38,14 +38,17 @@ def check(transaction: Transaction, account: str | None = None) -> tuple[str, ..
 
 
 def _violations(transaction: Transaction, account: models.Account) -> list[str]:
-    remaining, held = account.credits_remaining, account.credits_held
-    sums, charges = _entry_sums(transaction, account.id), _charges_of_holds(transaction, account.id)
+    remaining = account.credits_remaining
+    held = account.credits_held
+    sums = _entry_sums(transaction, account.id)
+    charges = _charges_of_holds(transaction, account.id)
     holds = transaction.all(models.Hold.select().where(models.Hold.account == account.id))
     # Releases before 1.1.0 keep settled holds.
     settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}
     open_holds = {hold.id: hold.amount for hold in holds if hold.state == "held"}
     charged = -sums["charge"] - sums["archived"]
-    usage_days, summed_days = _usage(transaction, account.id), _usage_per_day(transaction, account.id)
+    usage_days = _usage(transaction, account.id)
+    summed_days = _usage_per_day(transaction, account.id)
     if backfills.is_pending(transaction, "usage_day"):
         summed_days = usage_days
     rules = {
@@ -75,7 +78,8 @@ def _entry_sums(transaction: Transaction, account: str) -> Counter[str]:
 
 def _charges_of_holds(transaction: Transaction, account: str) -> dict[str, int]:
     """Returns the credits of the charges that belong to rows of holds, which are few, by hold."""
-    table, holds = models.Entry, models.Hold.select(models.Hold.id).where(models.Hold.account == account)
+    table = models.Entry
+    holds = models.Hold.select(models.Hold.id).where(models.Hold.account == account)
     own = (table.account == account) & (table.kind == "charge") & table.ref.in_(holds)
     return {entry.ref: -entry.amount for entry in transaction.all(table.select().where(own))}
 

@@ -79,6 +79,14 @@ class Entry(Model):
     reason = TextField(null=True)  # why an operator granted or removed credits
 
 
+class Server(Model):
+    """A server, its latest run, and when that was alive for the last time."""
+
+    name = TextField(primary_key=True)
+    boot = TextField()
+    alive_at = BigIntegerField()
+
+
 class Hold(Model):
     """Credits reserved for a running operation. The row is deleted when the operation ends."""
 

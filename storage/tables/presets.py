@@ -24,7 +24,8 @@ def put(transaction: Transaction, account: str, name: str, fields: str) -> Store
     """Creates or replaces a preset. Raises TooManyPresets."""
     # Locked, because two requests could each add the last one.
     transaction.select_for_update(Account.select().where(Account.id == account))
-    now, known = transaction.now, {preset.name: preset for preset in list_all(transaction, account)}
+    now = transaction.now
+    known = {preset.name: preset for preset in list_all(transaction, account)}
     if name in known:
         own = (Preset.account == account) & (Preset.name == name)
         transaction.execute(Preset.update(fields=fields, updated_at=now).where(own))

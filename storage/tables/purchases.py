@@ -60,7 +60,16 @@ class CheckoutReport:
 
 def begin(transaction: Transaction, account: str, pack: str, credits: int, amount: int, currency: Currency) -> Purchase:
     """Records a purchase before its checkout session is created."""
-    purchase = Purchase(new_id("pur"), account, pack, credits, amount, currency, "opening", transaction.now)
+    purchase = Purchase(
+        purchase_id=new_id("pur"),
+        account=account,
+        pack=pack,
+        credits=credits,
+        amount=amount,
+        currency=currency,
+        state="opening",
+        created_at=transaction.now,
+    )
     row = {name: value for name, value in vars(purchase).items() if name not in ("refunded", "tax", "buyer")}
     transaction.insert(models.Purchase.insert(row))
     return purchase
@@ -111,7 +120,8 @@ def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...
 
 def _select(transaction: Transaction, condition: Any) -> tuple[Purchase, ...]:
     """Returns the latest purchases, newest first."""
-    table, payment = models.Purchase, models.Payment
+    table = models.Purchase
+    payment = models.Payment
     query = table.select(*columns(table, Purchase, refunded=fn.COALESCE(payment.reversed, 0)))
     query = query.join(payment, JOIN.LEFT_OUTER, on=(payment.purchase == table.purchase_id)).where(condition)
     newest_first = query.order_by(table.created_at.desc(), table.purchase_id.desc())

@@ -1,8 +1,8 @@
 """Receivers: the hosts that an account has messages for. Servers claim them and send the messages.
 
 Receivers are claimed and not single messages: one server at a time decides how much a host bears, and many messages for
-one host hide none for others. A message is delivered at least once; a server that is killed leaves its claim, and what
-it has sent without recording it is sent again.
+one host hide none for others. A message is delivered at least once; what a server that is killed
+has sent without recording it is sent again.
 """
 
 import random
@@ -18,11 +18,12 @@ from storage.database.transaction import Statement, Transaction, insert, lookup,
 from storage.ids import new_id
 from storage.tables import webhooks
 from storage.tables.deliveries import MessageType
+from storage.tables.ledger import FOREVER, ServerInstance
+from storage.tables.servers import claim_prefix
 from storage.tables.webhook_models import Delivery, Receiver
 from storage.tables.webhooks import DisabledReason
 
 RETRY_DELAYS = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)  # seconds after each failed attempt
-LEASE = 30  # seconds
 MAX_FAILURES = 5  # consecutive ones; then a receiver gets one message at a time, with pauses
 PAUSE = 30  # seconds
 MAX_FAILING = 432_000  # seconds without a success after which a webhook ends: 5 days
@@ -93,14 +94,18 @@ def oldest_due(transaction: Transaction) -> int | None:
 
 
 @unsynced
-def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str, int]) -> tuple[ClaimedReceiver, ...]:
-    """Claims receivers with due messages for LEASE seconds: at most `limit`, those first that have waited longest.
+def claim(
+    transaction: Transaction, owner: ServerInstance, limit: int, share: int, running: Mapping[str, int]
+) -> tuple[ClaimedReceiver, ...]:
+    """Claims receivers with due messages: at most `limit`, those first that have waited longest.
 
     An account gets at most `share`, with those that the server sends to already (`running`, by account).
     """
-    numbers, claimed = Counter(running), list[Receiver]()
+    numbers = Counter(running)
+    claimed = list[Receiver]()
     full = {account for account, number in running.items() if number >= share}
-    claim_id, another = new_id("claim"), True
+    claim_id = f"{claim_prefix(owner)}{new_id('claim')}"
+    another = True
     while another and len(claimed) < limit:
         rows = _select_free(transaction, limit - len(claimed), full)
         taken = []
@@ -112,7 +117,7 @@ def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str
         full |= {row.account for row in rows if numbers[row.account] >= share}
         another = len(taken) < len(rows)
         for row in taken:
-            changes = {Receiver.claim: claim_id, Receiver.free_at: transaction.now + LEASE}
+            changes = {Receiver.claim: claim_id, Receiver.free_at: FOREVER}
             transaction.execute(Receiver.update(changes).where(_same(row)))
         claimed += taken
     return tuple(_with_messages(transaction, row, claim_id) for row in claimed)
@@ -169,7 +174,15 @@ def _with_messages(transaction: Transaction, row: Receiver, claim_id: str) -> Cl
     rows = transaction.rows(Delivery.select(*own).where(due).order_by(Delivery.next_attempt_at).limit(limit))
     secrets = webhooks.signing_secrets(transaction, {webhook or row.account for _, webhook, *_ in rows})
     messages = [
-        Message(delivery_id, webhook, url, event, body, attempts, secrets.get(webhook or row.account, ()))
+        Message(
+            delivery_id=delivery_id,
+            webhook=webhook,
+            url=url,
+            event=event,
+            body=body,
+            attempts=attempts,
+            secrets=secrets.get(webhook or row.account, ()),
+        )
         for delivery_id, webhook, url, event, body, attempts in rows
     ]
     return ClaimedReceiver(row.account, row.host, claim_id, row.failures, tuple(messages))

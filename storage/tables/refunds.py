@@ -87,7 +87,8 @@ def _adjust(transaction: Transaction, payment: models.Payment, event: str) -> Re
     difference = reversed_credits - payment.reversed
     if difference > 0:
         removed = ledger.claw_back(transaction, purchase.account, difference, ref=event)
-        credits, shortfall = -removed, payment.shortfall + difference - removed
+        credits = -removed
+        shortfall = payment.shortfall + difference - removed
     else:
         # Credits that could not be removed earlier are not returned.
         shortfall = max(0, payment.shortfall + difference)

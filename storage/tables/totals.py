@@ -36,7 +36,8 @@ def read(transaction: Transaction) -> Totals | None:
 
     Returns None before `begin`.
     """
-    table, changes = models.Counter, models.CounterChange
+    table = models.Counter
+    changes = models.CounterChange
     if transaction.first(table.select()) is None:
         return None
     added: Counter[str] = Counter()

@@ -131,8 +131,10 @@ def report(transaction: Transaction, account: str, start: int, end: int) -> Usag
     groups = transaction.values(_Group, table.select(*columns(table, _Group)).where(days))
     if backfills.is_pending(transaction, "usage_day"):
         groups = _sum_usage(transaction, account, start // _DAY, (end - 1) // _DAY)
-    total, failed = _sum(groups, "conversions"), _failed(groups)
-    bytes_in, bytes_out = _sum(groups, "bytes_in"), _sum(groups, "bytes_out")
+    total = _sum(groups, "conversions")
+    failed = _failed(groups)
+    bytes_in = _sum(groups, "bytes_in")
+    bytes_out = _sum(groups, "bytes_out")
     pairs = [
         PairUsage(source, target, _sum(same, "conversions"), _sum(same, "credits"))
         for (source, target), same in _grouped(groups, "input_format", "output_format")

@@ -63,12 +63,12 @@ class DeliveryAttempt(Model):
 
 
 class Receiver(Model):
-    """A host that an account has deliveries for. One server at a time sends to it, until `free_at` at the latest."""
+    """A host that an account has deliveries for. One server at a time sends to it."""
 
     account = TextField()
     host = TextField()
     due_at = BigIntegerField()  # when its first delivery is due
-    free_at = BigIntegerField()  # when it may be claimed: the end of a lease, or of a pause after failures
+    free_at = BigIntegerField()  # when it may be claimed: the end of a pause after failures
     claim = TextField(null=True)  # set while a server sends to it
     failures = BigIntegerField()  # consecutive ones
 

@@ -10,6 +10,7 @@ import random
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -26,7 +27,7 @@ from storage.tables.webhooks import EVENTS
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts, sqlite_url
-from tests.support.servers.receiver import Receiver
+from tests.support.servers.receiver import Received, Receiver, Send, reply
 
 pytestmark = pytest.mark.long
 
@@ -38,6 +39,7 @@ KILL_INTERVAL = 5.0  # seconds
 LONGEST = 1_800.0  # seconds until all jobs have ended
 _CLIENTS = 16
 _RETRY_DELAY = 0.3  # seconds
+_PAUSE = 60.0  # seconds
 _OLD = 86_400 / 2  # seconds; older than the blobs that may not have a row yet
 
 
@@ -189,3 +191,54 @@ def test_servers_and_workers_are_killed_with_postgresql(tmp_path: Path) -> None:
             killed = asyncio.run(run_jobs(postgres.url, [one, two], receiver, postgres.restart))
             assert min(killed["server"], killed["worker"]) > 0
             check(postgres.url, [one, two], receiver, blobs)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_another_server_takes_the_job_of_a_silent_one(tmp_path: Path, how: signal.Signals, database: str) -> None:
+    """It waits half a minute at most. A server that was paused for that time, and goes on, changes nothing."""
+    asked, blobs = list[float](), tmp_path / "blobs"
+
+    def respond(request: Received, send: Send) -> None:
+        asked.append(monotonic())
+        if len(asked) == 1:  # of the server that is stopped
+            receiver.stopped.wait(_PAUSE)
+        reply(200, sample("png"))(request, send)
+
+    with ExitStack() as stack:
+        receiver = stack.enter_context(Receiver(respond))
+        url = f"sqlite:///{tmp_path / 'shared.db'}"
+        if database == "postgresql":
+            binaries = find_binaries()
+            assert binaries is not None, "PostgreSQL is not installed here"
+            url = stack.enter_context(PostgresServer(binaries)).url
+        settings = {"CONVERTD_DATABASE_URL": url, "CONVERTD_BLOB_URL": blobs.as_uri(), **REACHABLE}
+        silent = stack.enter_context(ConvertdServer(tmp_path / "one", settings))
+        (key,) = create_accounts(url, 1)
+        form = {"url": f"{receiver.url}/a.png", "output_format": "bmp"}
+        headers = {"Authorization": f"Bearer {key}", "Prefer": "respond-async"}
+        accepted = httpx.post(f"{silent.api}/convert", headers=headers, data=form)
+        assert accepted.status_code == 202, accepted.text
+        assert eventually(lambda: len(asked) == 1)
+        other = stack.enter_context(ConvertdServer(tmp_path / "two", settings))
+        stopped = monotonic()
+        for pid in process_tree(silent.process.pid) if how is signal.SIGSTOP else [silent.process.pid]:
+            send_signal(pid, how)
+        job = f"{other.api}/jobs/{accepted.json()['data']['job_id']}"
+
+        def ended() -> Any:
+            found = httpx.get(job, headers=headers).json()["data"]
+            return found if found["status"] in ("completed", "failed") else None
+
+        assert eventually(lambda: ended() is not None, 90)
+        assert ended()["status"] == "completed"
+        print(f"\n{how.name} with {database}: the job was taken {asked[1] - stopped:.1f} s later")
+        if how is signal.SIGSTOP:
+            for pid in process_tree(silent.process.pid):
+                send_signal(pid, signal.SIGCONT)
+            silent.process.wait(60)  # as every server whose event loop stood still
+        assert ended()["attempts"] == 2
+        account = models.Account
+        held = account.select(account.credits_held)
+        assert eventually(lambda: read(url, lambda transaction: transaction.rows(held)) == [(0,)], 60)
+        assert charged(url) == 1

@@ -105,13 +105,13 @@ def _used_account(database: Database, email: str, name: str) -> tuple[str, Issue
     verified = run(email_verification.verify, registration.token, free_credits=50)
     account, issued = verified.account.id, verified.issued
     token, _ = run(sessions.begin, parse_key(issued.text))
-    run(ledger.settle, run(ledger.reserve, account, 2, OWNER, 60), USE)
-    run(ledger.reserve, account, 3, OWNER, 60)
+    run(ledger.settle, run(ledger.reserve, account, 2, OWNER), USE)
+    run(ledger.reserve, account, 3, OWNER)
     run(files.add_processed, account, replace(SOURCE, source=f"up_{name}"), replace(CONVERTED, blob=f"r_{name}"), DAY)
     batch = run(batches.create, account, "png", DAY)
     run(batches.add_file, account, batch.batch_id, replace(SOURCE, source=f"b_{name}"), 5, DAY)
-    run(batches.begin, account, batch.batch_id, "webp", OWNER, 60)
-    run(idempotency.begin, Claim(account, "/convert", "key", "attempt"), "fingerprint", 60)
+    run(batches.begin, account, batch.batch_id, "webp", OWNER)
+    run(idempotency.begin, Claim(account, "/convert", "key", "attempt"), "fingerprint")
     run(request_log.record, [LoggedRequest(f"req_{name}", account, "GET", "/account", 200, None, 3, 1)])
     run(email_verification.register, email, name)
     return account, issued, token

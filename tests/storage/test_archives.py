@@ -18,8 +18,8 @@ JULY = int(datetime(2025, 7, 1, tzinfo=UTC).timestamp())
 def use(database: Database, account: str, charges: int = 1) -> None:
     """Charges an account, and records a failure."""
     for _ in range(charges):
-        database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
-    failing = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
+        database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER), USE)
+    failing = database.run_blocking(ledger.reserve, account, 1, OWNER)
     database.run_blocking(ledger.release, account, failing.id, USE)
 
 

@@ -11,11 +11,9 @@ from storage.tables import batches, files
 from storage.tables.batches import Batch
 from storage.tables.files import File
 from storage.tables.ledger import ServerInstance
-from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, open_account
+from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, lose, open_account
 from web.api.schemas.files import BatchStatus
 from web.services.files.files import stored_file
-
-LEASE = 600
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def process(database: Database, file: File) -> File:
 
 
 def begin(database: Database, batch: Batch, owner: ServerInstance = OWNER) -> str:
-    return database.run_blocking(batches.begin, batch.account, batch.batch_id, "webp", owner, LEASE)
+    return database.run_blocking(batches.begin, batch.account, batch.batch_id, "webp", owner)
 
 
 def end(database: Database, batch: Batch, attempt: str) -> None:
@@ -101,21 +99,10 @@ def test_a_batch_is_processing_until_its_last_run_ends(database: Database, batch
     assert status(database, batch) == "completed"
 
 
-def test_a_run_ends_with_its_lease(database: Database, batch: Batch, clock: Clock) -> None:
-    add(database, batch)
-    attempt = begin(database, batch)
-    clock.now += LEASE - 1
-    assert status(database, batch) == "processing"
-    clock.now += 1
-    assert status(database, batch) == "created"
-    end(database, batch, attempt)
-
-
-def test_recovery_ends_runs_of_the_same_server(database: Database, batch: Batch) -> None:
+def test_a_run_ends_with_its_server(database: Database, batch: Batch) -> None:
     begin(database, batch)
     elsewhere = begin(database, batch, ServerInstance("other", "boot-1"))
-    assert database.run_blocking(batches.recover, OWNER) == 0
-    assert database.run_blocking(batches.recover, ServerInstance(OWNER.server, "boot-2")) == 1
+    lose(database)
     assert get(database, batch).running
     end(database, batch, elsewhere)
     assert not get(database, batch).running
@@ -150,7 +137,7 @@ def test_foreign_unknown_and_malformed_ids_are_not_found(database: Database, bat
         with pytest.raises(NotFound):
             database.run_blocking(batches.add_file, account, batch_id, SOURCE, 50, DAY)
         with pytest.raises(NotFound):
-            database.run_blocking(batches.begin, account, batch_id, "webp", OWNER, LEASE)
+            database.run_blocking(batches.begin, account, batch_id, "webp", OWNER)
     assert get(database, batch) == batch
 
 

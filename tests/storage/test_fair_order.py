@@ -98,7 +98,7 @@ class Jobs:
         self._database.run_blocking(jobs.accept, job, request="{}", max_running=tenant.max_jobs, lane=lane)
 
     def start(self) -> str | None:
-        job = self._database.run_blocking(job_runs.claim, OWNER, 30).job
+        job = self._database.run_blocking(job_runs.claim, OWNER).job
         if job is None:
             return None
         tenant = next(name for name, account in self._accounts.items() if account == job.account)

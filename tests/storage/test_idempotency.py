@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import ClaimLost
 from storage.tables import idempotency, ledger, ledger_audit, models
 from storage.tables.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
-from tests.support.samples.storage import OWNER, Clock, open_account, settle_and
+from tests.support.samples.storage import OWNER, Clock, lose, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 
@@ -19,7 +19,7 @@ ANSWER = StoredResponse(200, {"Content-Type": "image/webp", "X-Name": "größe"}
 def begin(
     database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k"
 ) -> ClaimOutcome:
-    return database.run_blocking(idempotency.begin, idempotency.new_claim(account, path, key, OWNER), fingerprint, 60)
+    return database.run_blocking(idempotency.begin, idempotency.new_claim(account, path, key, OWNER), fingerprint)
 
 
 def fresh(database: Database, account: str, fingerprint: str = "f") -> Claim:
@@ -37,7 +37,7 @@ def test_responses_are_replayed(database: Database, account: str, answer: Stored
 def test_a_running_attempt_owns_the_key(database: Database, account: str, clock: Clock) -> None:
     fresh(database, account)
     clock.now += 20
-    assert begin(database, account) == InProgress(40)
+    assert begin(database, account) == InProgress(20)
 
 
 def test_a_key_belongs_to_one_request(database: Database, account: str) -> None:
@@ -66,22 +66,24 @@ def test_an_abandoned_key_is_free_for_any_request(database: Database, account: s
 def test_a_key_can_be_claimed_after_its_lease(database: Database, account: str, clock: Clock) -> None:
     crashed = fresh(database, account)
     clock.now += 60
+    assert begin(database, account) == InProgress(60)
     assert begin(database, account, "other") == KeyMismatch()
+    lose(database)
     second = fresh(database, account)
     with pytest.raises(ClaimLost):
         database.run_blocking(idempotency.finish, crashed, ANSWER)
     database.run_blocking(idempotency.abandon, crashed)
-    assert begin(database, account) == InProgress(60)
+    assert begin(database, account) == InProgress(0)
     database.run_blocking(idempotency.finish, second, ANSWER)
     assert begin(database, account) == Replay(ANSWER)
     database.run_blocking(idempotency.abandon, second)
     assert begin(database, account) == Replay(ANSWER)
 
 
-def test_a_lost_claim_is_not_charged(database: Database, account: str, clock: Clock) -> None:
+def test_a_lost_claim_is_not_charged(database: Database, account: str) -> None:
     late = fresh(database, account)
-    hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 1000)
-    clock.now += 60
+    hold = database.run_blocking(ledger.reserve, account, 1, OWNER)
+    lose(database)
     fresh(database, account)
     finish = partial(idempotency.finish, claim=late, stored=ANSWER)
     with pytest.raises(ClaimLost):
@@ -96,15 +98,18 @@ def test_responses_are_kept_for_24_hours(database: Database, account: str, clock
     assert begin(database, account) == Replay(ANSWER)
     clock.now += 1
     fresh(database, account, "other")
-    assert begin(database, account, "other") == InProgress(60)
+    assert begin(database, account, "other") == InProgress(0)
 
 
 def test_only_old_and_idle_keys_are_deleted(database: Database, account: str, clock: Clock) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
-    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "long", OWNER), "f", 200_000)
-    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "crashed", OWNER), "f", 60)
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "long", OWNER), "f")
+    previous = idempotency.new_claim(account, "/convert", "crashed", OWNER)
+    database.run_blocking(idempotency.begin, previous, "f")
+    with_lease = models.Idempotency.update(lease_until=int(clock.now)).where(models.Idempotency.key == "crashed")
+    database.run_blocking(Transaction.execute, with_lease)
     clock.now += 86_399
-    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "young", OWNER), "f", 1)
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "young", OWNER), "f")
     assert database.run_blocking(idempotency.delete_expired) == 0
     clock.now += 1
     assert database.run_blocking(idempotency.delete_expired) == 2
@@ -115,31 +120,19 @@ def test_only_old_and_idle_keys_are_deleted(database: Database, account: str, cl
 async def test_one_of_many_concurrent_attempts_runs(database: Database, account: str) -> None:
     for round_ in range(20):
         attempts = (
-            database.run(idempotency.begin, idempotency.new_claim(account, "/p", f"{round_}", OWNER), "f", 60)
+            database.run(idempotency.begin, idempotency.new_claim(account, "/p", f"{round_}", OWNER), "f")
             for _ in range(20)
         )
         outcome = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in outcome) == ["Claim", *["InProgress"] * 19]
 
 
-async def test_one_of_many_attempts_takes_over_a_lapsed_key(database: Database, account: str, clock: Clock) -> None:
+async def test_one_of_many_attempts_takes_over_a_lost_key(database: Database, account: str) -> None:
     for _ in range(20):
-        await database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
-        clock.now += 60
+        await database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f")
+        await asyncio.to_thread(lose, database)
         claim = partial(idempotency.new_claim, account, "/p", "k", OWNER)
-        attempts = (database.run(idempotency.begin, claim(), "f", 60) for _ in range(20))
+        attempts = (database.run(idempotency.begin, claim(), "f") for _ in range(20))
         outcome = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in outcome) == ["Claim", *["InProgress"] * 19]
-        clock.now += 60
-
-
-def test_a_long_attempt_renews_its_lease(database: Database, account: str, clock: Clock) -> None:
-    claim = fresh(database, account)
-    clock.now += 50
-    database.run_blocking(idempotency.renew, claim, 60)
-    clock.now += 50
-    assert begin(database, account) == InProgress(10)
-    clock.now += 10
-    fresh(database, account)
-    with pytest.raises(ClaimLost):
-        database.run_blocking(idempotency.renew, claim, 60)
+        await asyncio.to_thread(lose, database)

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import psycopg
@@ -11,9 +12,9 @@ import pytest
 
 from storage.database import Database, Transaction, by_account
 from storage.errors import HoldLost, JobLost
-from storage.tables import job_runs, jobs, ledger, ledger_audit, webhooks
+from storage.tables import job_runs, jobs, ledger, ledger_audit, servers, webhooks
 from storage.tables.job_runs import NOTHING, ClaimedJob
-from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, hold_ids
+from storage.tables.jobs import UNOWNED, Job, LaneRecord, hold_ids
 from storage.tables.ledger import Hold
 from tests.conftest import MakeUrl
 from tests.support.samples.storage import OWNER, USE, open_account
@@ -32,7 +33,7 @@ def url(new_postgres_url: MakeUrl) -> str:
 def accept(transaction: Transaction, account: str) -> None:
     url = f"https://{random.choice('abc')}.example"
     job = Job(account=account, operation="convert", input_format="png", output_format="webp", webhook_url=url)
-    ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.job_id, 1))
+    ledger.reserve(transaction, account, 1, UNOWNED, *hold_ids(job.job_id, 1))
     jobs.accept(transaction, job, request="{}", max_running=_JOBS, lane=_CROWD)
 
 
@@ -43,7 +44,7 @@ def settle(transaction: Transaction, _account: str, job: ClaimedJob) -> None:
 
 
 def claim_all(database: Database) -> list[ClaimedJob]:
-    return [job for _ in range(_JOBS) if (job := database.run_blocking(job_runs.claim, OWNER, 0).job)]
+    return [job for _ in range(_JOBS) if (job := database.run_blocking(job_runs.claim, OWNER).job)]
 
 
 async def end(database: Database, claimed: Sequence[ClaimedJob]) -> None:
@@ -60,11 +61,10 @@ async def disturb(database: Database, claimed: Sequence[ClaimedJob]) -> None:
     """Does what a server does besides that. Some jobs are cancelled, some fail, and some are queued again."""
     for job in claimed:
         work: list[Callable[[Transaction], object]] = [
-            partial(job_runs.renew, owner=OWNER, lease=0),
+            servers.give_back,
             partial(jobs.cancel, account=job.account, job_id=job.id, retention=60),
             partial(finish, job=job, status="failed", retention=60, error="{}", use=NOTHING),
             partial(job_runs.requeue, job=job, counted=False),
-            partial(job_runs.leave, owner=OWNER),
             partial(job_runs.charge, account=job.account, crowd=_CROWD.crowd, seconds=2.0),
         ]
         with suppress(JobLost):
@@ -75,6 +75,7 @@ async def test_no_transactions_wait_for_each_other(url: str) -> None:
     first, second = Database(url), Database(url)
     try:
         accounts = [open_account(first, _JOBS).id for _ in range(2)]
+        first.run_blocking(servers.beat, replace(OWNER, boot="later"))  # all runs count as left
         for account in accounts:
             for host in "abc":
                 first.run_blocking(webhooks.add, account, f"https://{host}.example/", webhooks.EVENTS)

@@ -1,6 +1,5 @@
 """Jobs: accepted, claimed by the account that has used least, ended once, and given back."""
 
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -10,13 +9,12 @@ from storage.database import Database, Transaction
 from storage.errors import HoldLost, JobLost, NoCredits, NotFound, QueueFull
 from storage.tables import accounts, files, job_runs, jobs, ledger, ledger_audit, models
 from storage.tables.job_runs import Claim, ClaimedJob
-from storage.tables.jobs import FOREVER, MAX_UNFINISHED, UNOWNED, Job, hold_ids
+from storage.tables.jobs import MAX_UNFINISHED, UNOWNED, Job, hold_ids
 from storage.tables.ledger import Hold, ServerInstance
-from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_account
+from tests.support.samples.storage import DAY, OWNER, USE, Clock, lose, open_account
 
 pytestmark = pytest.mark.both_databases
 
-LEASE = 30  # seconds
 OTHER = ServerInstance("other", "boot-1")
 
 _numbers = count(1)
@@ -32,7 +30,7 @@ def new_job(account: str, **values: Any) -> Job:
 
 def accept_in(transaction: Transaction, /, job: Job, **values: Any) -> Job:
     for hold in hold_ids(job.job_id, job.holds):
-        ledger.reserve(transaction, job.account, 1, UNOWNED, FOREVER, hold)
+        ledger.reserve(transaction, job.account, 1, UNOWNED, hold)
     return jobs.accept(transaction, job, **{"request": REQUEST, "size": 100, "max_running": 2, **values})
 
 
@@ -45,16 +43,20 @@ def claim(database: Database, limit: int = 1, owner: ServerInstance = OWNER, *, 
     """Claims at most `limit` jobs, one after the other; if `idle`, a suspect only before others."""
     claimed: list[ClaimedJob] = []
     while len(claimed) < limit:
-        job = database.run_blocking(job_runs.claim, owner, LEASE, idle=idle and not claimed).job
+        job = database.run_blocking(job_runs.claim, owner, idle=idle and not claimed).job
         if job is None:
             break
         claimed.append(job)
     return claimed
 
 
-def left(database: Database, owner: ServerInstance) -> list[tuple[str, bool]]:
-    """The ids of the jobs whose runs were left, and whether their server has died."""
-    return [(job.id, died) for job, died in database.run_blocking(job_runs.find_left, owner)]
+def left(database: Database) -> list[str]:
+    """The ids of the jobs whose servers have stopped."""
+    return [job.id for job in database.run_blocking(job_runs.find_left)]
+
+
+def running(database: Database, owner: ServerInstance) -> list[str]:
+    return [job.id for job in database.run_blocking(job_runs.find_running, owner)]
 
 
 def get(database: Database, job: Job) -> Job:
@@ -111,8 +113,8 @@ def test_a_lane_without_a_job_delays_nobody(database: Database, account: str) ->
     row = {"account": empty, "waiting": 1, "running": 0, "max_running": 2, "served": -1, "bytes": 0, "proven": 1}
     row["restricted_until"] = 0
     database.run_blocking(lambda transaction: transaction.insert(lane.insert(row)))
-    assert not database.run_blocking(job_runs.any_due, OWNER)
-    assert database.run_blocking(job_runs.claim, OWNER, LEASE) == Claim(None, locked=False, more=True)
+    assert not database.run_blocking(job_runs.any_due)
+    assert database.run_blocking(job_runs.claim, OWNER) == Claim(None, locked=False, more=True)
     job = accept(database, account)
     assert [claimed.id for claimed in claim(database)] == [job.job_id]
 
@@ -149,12 +151,11 @@ def test_an_account_has_at_most_a_thousand_jobs(database: Database) -> None:
 def test_a_lost_run_changes_nothing(database: Database, account: str, clock: Clock) -> None:
     queued = accept(database, account)
     (lost,) = claim(database)
-    clock.now += LEASE - 1
-    assert left(database, OTHER) == []
-    clock.now += 1
-    assert database.run_blocking(job_runs.any_due, OTHER)
-    assert left(database, OTHER) == [(lost.id, True)]
-    assert left(database, OWNER) == [(lost.id, False)]
+    clock.now += DAY
+    assert left(database) == []
+    lose(database)
+    assert database.run_blocking(job_runs.any_due)
+    assert left(database) == [lost.id]
     database.run_blocking(job_runs.requeue, lost, counted=False)
     assert (get(database, queued).status, get(database, queued).attempts) == ("queued", 0)
     assert lanes(database, account) == (1, 0, 100)
@@ -178,34 +179,13 @@ def test_a_lost_run_changes_nothing(database: Database, account: str, clock: Clo
     assert database.run_blocking(ledger_audit.check) == ()
 
 
-def test_leases_are_renewed(database: Database, account: str, clock: Clock) -> None:
-    accept(database, account)
-    (mine,) = claim(database)
-    accept(database, account)
-    (other,) = claim(database, owner=OTHER)
-    clock.now += LEASE - 1
-    assert database.run_blocking(job_runs.renew, OWNER, LEASE) == {(mine.id, mine.fence)}
-    clock.now += 1
-    assert left(database, OWNER) == [(other.id, True)]
-
-
-def test_a_server_that_starts_again_finds_its_runs(database: Database, account: str) -> None:
+def test_the_runs_of_a_server(database: Database, account: str) -> None:
     lost, _ = accept(database, account), accept(database, account)
-    claim(database, owner=OWNER)
-    claim(database, owner=OTHER)
-    again = replace(OWNER, boot="boot-2")
-    assert database.run_blocking(job_runs.any_due, again)
-    assert not database.run_blocking(job_runs.any_due, OTHER)
-    assert (left(database, again), left(database, OTHER)) == ([(lost.job_id, True)], [])
-
-
-def test_a_server_that_stops_leaves_its_jobs_to_others(database: Database, account: str) -> None:
-    accepted = [accept(database, account), accept(database, open_account(database).id)]
-    claim(database, 2)
-    assert database.run_blocking(job_runs.leave, OTHER) == 0
-    assert database.run_blocking(job_runs.leave, OWNER) == 2
-    assert {(get(database, job).status, get(database, job).attempts) for job in accepted} == {("queued", 0)}
-    assert lanes(database, account) == (1, 0, 100)
+    (own,), (other,) = claim(database, owner=OWNER), claim(database, owner=OTHER)
+    assert (running(database, OWNER), running(database, OTHER)) == ([own.id], [other.id])
+    assert not database.run_blocking(job_runs.any_due)
+    lose(database, OWNER)
+    assert left(database) == [own.id] == [lost.job_id]
 
 
 def test_jobs_that_crashed_start_last_and_alone(database: Database) -> None:
@@ -217,8 +197,8 @@ def test_jobs_that_crashed_start_last_and_alone(database: Database) -> None:
     later, others = accept(database, first, max_running=3), [accept(database, second) for _ in range(3)]
     started = claim(database, 9, idle=True)
     assert {job.id for job in started} == {job.job_id for job in (later, *others[:2])}
-    assert database.run_blocking(job_runs.claim, OWNER, LEASE) == Claim(None, locked=False, more=True)
-    assert database.run_blocking(job_runs.any_due, OWNER)
+    assert database.run_blocking(job_runs.claim, OWNER) == Claim(None, locked=False, more=True)
+    assert database.run_blocking(job_runs.any_due)
     (alone,) = claim(database, 9, idle=True)
     assert (alone.id, alone.attempts, alone.crashes) == (suspects[0].job_id, 2, 1)
 
@@ -267,7 +247,7 @@ def test_a_job_is_cancelled(database: Database, account: str, claimed: bool, clo
     assert (credits(database, account), lanes(database, account)) == ((50, 0), (0, 0, 0))
     assert claim(database) == []
     for run in runs:
-        assert database.run_blocking(job_runs.renew, OWNER, LEASE) == frozenset()
+        assert running(database, OWNER) == []
         with pytest.raises(HoldLost):
             database.run_blocking(complete, run)
     assert database.run_blocking(jobs.cancel, account, queued.job_id, DAY) is None
@@ -364,10 +344,10 @@ def test_a_deleted_account_has_no_jobs(database: Database) -> None:
 
 def test_the_state_of_the_queue(database: Database, account: str, clock: Clock) -> None:
     assert vars(database.run_blocking(jobs.read_state)) == {"waiting": 0, "running": 0, "oldest": 0}
-    assert not database.run_blocking(job_runs.any_due, OWNER)
+    assert not database.run_blocking(job_runs.any_due)
     for _ in range(3):
         accept(database, account)
         clock.now += 10
-    assert database.run_blocking(job_runs.any_due, OWNER)
+    assert database.run_blocking(job_runs.any_due)
     claim(database)
     assert vars(database.run_blocking(jobs.read_state)) == {"waiting": 2, "running": 1, "oldest": 20}

@@ -61,7 +61,7 @@ class Charging:
     def run(self) -> None:
         while not self._ended.is_set():
             begun = monotonic()
-            hold = self._database.run_blocking(ledger.reserve, self.account, 1, OWNER, LIFETIME)
+            hold = self._database.run_blocking(ledger.reserve, self.account, 1, OWNER)
             self._database.run_blocking(ledger.settle, hold, USE)
             self.longest = max(self.longest, monotonic() - begun)
             self.charges += 1

@@ -24,6 +24,7 @@ from tests.support.samples.storage import (
     SOURCE,
     USE,
     Clock,
+    lose,
     open_account,
     open_earlier_account,
     read_totals,
@@ -38,10 +39,8 @@ class Trouble(Exception):
     """An error in the middle of a transaction."""
 
 
-def reserve(
-    database: Database, account: StoredAccount, amount: int = 1, owner: ServerInstance = OWNER, lifetime: int = 60
-) -> Hold:
-    return database.run_blocking(ledger.reserve, account.id, amount, owner, lifetime)
+def reserve(database: Database, account: StoredAccount, amount: int = 1) -> Hold:
+    return database.run_blocking(ledger.reserve, account.id, amount, OWNER)
 
 
 def now(database: Database, account: StoredAccount) -> tuple[int, int, int]:
@@ -135,10 +134,10 @@ def test_a_hold_can_be_released_by_its_chosen_id(database: Database) -> None:
     account = open_account(database, 10)
     chosen = new_id("hold")
     assert database.run_blocking(ledger.release, account.id, chosen) == 10
-    hold = database.run_blocking(ledger.reserve, account.id, 1, OWNER, 60, chosen)
+    hold = database.run_blocking(ledger.reserve, account.id, 1, OWNER, chosen)
     assert hold.id == chosen
     with pytest.raises(peewee.IntegrityError):
-        database.run_blocking(ledger.reserve, account.id, 1, OWNER, 60, chosen)
+        database.run_blocking(ledger.reserve, account.id, 1, OWNER, chosen)
     assert database.run_blocking(ledger.release, account.id, chosen) == 10
     assert now(database, account) == (10, 0, 0)
 
@@ -154,7 +153,7 @@ def test_amounts_must_be_positive(database: Database, amount: int) -> None:
 
 def test_unknown_accounts_are_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
-        database.run_blocking(ledger.reserve, "acct_of_nobody", 1, OWNER, 60)
+        database.run_blocking(ledger.reserve, "acct_of_nobody", 1, OWNER)
     with pytest.raises(NotFound):
         database.run_blocking(ledger.credit, "acct_of_nobody", "grant", 1, "ref")
 
@@ -166,30 +165,6 @@ def test_credits_are_added_once_per_ref(database: Database) -> None:
         assert credited == CreditResult(510, fresh)
     assert database.run_blocking(accounts.get, account.id).credits_total_purchased == 500
     assert now(database, account) == (510, 0, 0)
-
-
-def test_recovery_releases_holds_of_earlier_runs(database: Database) -> None:
-    account, other = open_account(database, 10), open_account(database, 10)
-    for holder in (account, account, other):
-        reserve(database, holder, 2)
-    kept = reserve(database, account, owner=ServerInstance("main", "boot-2"))
-    reserve(database, account, owner=ServerInstance("another server", "boot-1"))
-    assert database.run_blocking(ledger.recover, ServerInstance("main", "boot-2")) == 3
-    assert (now(database, account), now(database, other)) == ((8, 2, 0), (10, 0, 0))
-    database.run_blocking(ledger.settle, kept, USE)
-
-
-def test_expired_holds_are_released(database: Database, clock: Clock) -> None:
-    account = open_account(database, 10)
-    expires, lasts = reserve(database, account, 2, lifetime=60), reserve(database, account, 3, lifetime=61)
-    clock.now += 59
-    assert database.run_blocking(ledger.release_expired) == 0
-    clock.now += 1
-    assert database.run_blocking(ledger.release_expired) == 1
-    with pytest.raises(HoldLost):
-        database.run_blocking(ledger.settle, expires, USE)
-    database.run_blocking(ledger.settle, lasts, USE)
-    assert now(database, account) == (7, 0, 3)
 
 
 def test_claw_back_is_limited_to_the_balance(database: Database) -> None:
@@ -213,7 +188,8 @@ def test_a_hold_that_the_previous_release_has_ended_is_not_ended_again(database:
     with pytest.raises(HoldLost):
         database.run_blocking(ledger.settle, hold, USE)
     assert database.run_blocking(ledger.release, account.id, hold.id) == 10
-    assert database.run_blocking(ledger.recover, OWNER) == database.run_blocking(ledger.release_expired) == 0
+    lose(database, ServerInstance("main", "boot-0"))
+    assert database.run_blocking(ledger.release_expired) == 0
     assert database.run_blocking(accounts.get, account.id).credits_remaining == 10
 
 
@@ -221,7 +197,7 @@ def test_a_hold_that_the_previous_release_has_ended_is_not_ended_again(database:
 def test_postgresql_holds_and_charges_by_one_statement(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     account = open_account(database, 1).id
     caplog.set_level(logging.DEBUG, "peewee")
-    hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
+    hold = database.run_blocking(ledger.reserve, account, 1, OWNER)
     database.run_blocking(ledger.settle, hold, USE)
 
     messages: list[Any] = [record.msg for record in caplog.records if record.name == "peewee"]
@@ -233,8 +209,8 @@ def test_a_key_that_is_not_valid_holds_no_credits(database: Database) -> None:
     key, another = (database.run_blocking(api_keys.issue, owner, "a key").key.key_id for owner in (account, other))
     for invalid in (another, "key_unknown"):
         with pytest.raises(NoCredits):
-            database.run_blocking(ledger.reserve, account, 1, OWNER, 60, None, invalid)
-    assert database.run_blocking(ledger.reserve, account, 1, OWNER, 60, None, key).balance == 0
+            database.run_blocking(ledger.reserve, account, 1, OWNER, None, invalid)
+    assert database.run_blocking(ledger.reserve, account, 1, OWNER, None, key).balance == 0
 
 
 @pytest.mark.parametrize(
@@ -260,7 +236,7 @@ def test_wrong_sums_are_found(database: Database, change: dict[str, object]) -> 
 def test_holds_and_charges_that_contradict_each_other_are_found(database: Database, state: str) -> None:
     """A settled hold, which servers of the previous release keep, has a charge; an open one has none."""
     account = open_account(database, 10).id
-    charged = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
+    charged = database.run_blocking(ledger.reserve, account, 1, OWNER)
     database.run_blocking(ledger.settle, charged, USE)
     assert database.run_blocking(ledger_audit.check) == ()
     row = {"account": account, "amount": 1, "state": state, "server": "main", "boot": "boot-1"}
@@ -274,7 +250,7 @@ def test_holds_and_charges_that_contradict_each_other_are_found(database: Databa
 
 @pytest.mark.parametrize("tables", [[models.Usage], [models.UsageDay], [models.Usage, models.UsageDay]])
 def test_charges_without_usage_are_found(database: Database, tables: list[type[Any]]) -> None:
-    hold = database.run_blocking(ledger.reserve, open_account(database, 10).id, 1, OWNER, 60)
+    hold = database.run_blocking(ledger.reserve, open_account(database, 10).id, 1, OWNER)
     database.run_blocking(ledger.settle, hold, USE)
     for table in tables:
         database.run_blocking(Transaction.execute, table.update(credits=0))
@@ -295,7 +271,7 @@ def change(database: Database, seed: int, *, earlier: bool = False) -> None:
         account = open_earlier_account(database, chosen.randrange(3, 9))
         if chosen.random() < 0.5:
             run(ledger.credit, account, "grant" if earlier else "purchase", 5, ref=f"purchase-{seed}-{number}")
-        hold = run(ledger.reserve, account, 2, OWNER, 60)
+        hold = run(ledger.reserve, account, 2, OWNER)
         ends: list[Callable[[], object]] = [
             lambda: run(settle_earlier, hold) if earlier else run(ledger.settle, hold, USE),  # noqa: B023, called in this round
             lambda: run(ledger.release, hold.account, hold.id),  # noqa: B023
@@ -341,6 +317,7 @@ def test_counters_begin_while_rows_change(empty_url: str, open_earlier: OpenEarl
     assert read_totals(opened).bytes > 0 < read_totals(opened).held
     clock.now += 2 * DAY
     opened.run_blocking(files.delete_expired, 1000)
+    lose(opened)
     opened.run_blocking(ledger.release_expired)
     assert_right(opened)
     assert (read_totals(opened).bytes, read_totals(opened).held) == (0, 0)

@@ -22,16 +22,15 @@ from hypothesis.stateful import (
 from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits
 from storage.ids import new_id
-from storage.tables import accounts, idempotency, ledger, ledger_audit, models
+from storage.tables import accounts, idempotency, ledger, ledger_audit, models, servers
 from storage.tables.accounts import StoredAccount
 from storage.tables.idempotency import Claim, InProgress, Replay, StoredResponse
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
-from tests.support.samples.storage import OWNER, USE, Clock, open_account, settle_and
+from tests.support.samples.storage import OWNER, USE, Clock, lose, open_account, settle_and
 from tests.support.servers.storage_processes import StorageProcess, race
 
 pytestmark = pytest.mark.both_databases
-LEASE = 30
 Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
 Attempt = Callable[[Database, str], Awaitable[object]]
 
@@ -64,14 +63,13 @@ class Histories(RuleBasedStateMachine):
         self.database = Database(self.address, clock=self.clock)
         self.account = open_account(self.database, 5).id
         self.balance, self.used, self.purchased = 5, 0, 0
-        self.open: dict[str, tuple[int, float]] = {}  # amounts and ends, by hold
+        self.open: dict[str, int] = {}  # amounts by hold
         self.refs: set[str] = set()
         self.charges: set[str] = set()
         self.answered: set[str] = set()
-        self.leases: dict[str, float] = {}
 
     def teardown(self) -> None:
-        self.clock.now += 1_000_000
+        lose(self.database, self.owner)
         self.database.run_blocking(ledger.release_expired)  # later histories start without open holds
         self.database.close()
 
@@ -89,17 +87,17 @@ class Histories(RuleBasedStateMachine):
             self.purchased += amount if kind == "purchase" else 0
         assert credited.balance == self.balance
 
-    @rule(target=holds, amount=st.integers(1, 6), lifetime=st.integers(1, 100))
-    def reserve(self, amount: int, lifetime: int) -> Hold | MultipleResults[Hold]:
+    @rule(target=holds, amount=st.integers(1, 6))
+    def reserve(self, amount: int) -> Hold | MultipleResults[Hold]:
         if amount > self.balance:
             with pytest.raises(NoCredits) as caught:
-                self.database.run_blocking(ledger.reserve, self.account, amount, self.owner, lifetime)
+                self.database.run_blocking(ledger.reserve, self.account, amount, self.owner)
             assert caught.value.balance == self.balance
             return multiple()
-        hold = self.database.run_blocking(ledger.reserve, self.account, amount, self.owner, lifetime)
+        hold = self.database.run_blocking(ledger.reserve, self.account, amount, self.owner)
         self.balance -= amount
         assert hold.balance == self.balance
-        self.open[hold.id] = (amount, int(self.clock.now) + lifetime)
+        self.open[hold.id] = amount
         return hold
 
     @rule(hold=holds)
@@ -109,12 +107,12 @@ class Histories(RuleBasedStateMachine):
                 self.database.run_blocking(ledger.settle, hold, USE)
             return
         assert self.database.run_blocking(ledger.settle, hold, USE) == self.balance
-        self.used += self.open.pop(hold.id)[0]
+        self.used += self.open.pop(hold.id)
         self.charges.add(hold.id)
 
     @rule(hold=holds, failed=st.sampled_from([USE, None]))
     def release(self, hold: Hold, failed: UsageRecord | None) -> None:
-        self.balance += self.open.pop(hold.id, (0, 0))[0]
+        self.balance += self.open.pop(hold.id, 0)
         assert self.database.run_blocking(ledger.release, self.account, hold.id, failed) == self.balance
 
     @rule(seconds=st.integers(1, 60))
@@ -123,17 +121,19 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        expired = [hold for hold, (_, end) in self.open.items() if end <= int(self.clock.now)]
-        self.balance += sum(self.open.pop(hold)[0] for hold in expired)
-        assert self.database.run_blocking(ledger.release_expired) == len(expired)
+        self.database.run_blocking(servers.beat, self.owner)
+        self.database.run_blocking(servers.give_back)
+        assert self.database.run_blocking(ledger.release_expired) == 0
 
     @rule()
     def crash_and_recover(self) -> None:
         self.database.close()
         self.database = Database(self.address, clock=self.clock)
         self.boot += 1
-        assert self.database.run_blocking(ledger.recover, self.owner) == len(self.open)
-        self.balance += sum(amount for amount, _ in self.open.values())
+        self.database.run_blocking(servers.beat, self.owner)
+        self.database.run_blocking(servers.give_back)
+        assert self.database.run_blocking(ledger.release_expired) == len(self.open)
+        self.balance += sum(self.open.values())
         self.open.clear()
         assert self.database.run_blocking(accounts.get, self.account).credits_held == 0
 
@@ -146,12 +146,12 @@ class Histories(RuleBasedStateMachine):
     @rule(key=st.sampled_from("xyz"), ending=st.sampled_from(get_args(Ending)))
     def ask_with_a_key(self, key: str, ending: Ending) -> None:
         attempt = idempotency.new_claim(self.account, "/convert", key, self.owner)
-        claim = self.database.run_blocking(idempotency.begin, attempt, "f", LEASE)
+        claim = self.database.run_blocking(idempotency.begin, attempt, "f")
         assert isinstance(claim, Replay) == (key in self.answered)
-        assert isinstance(claim, InProgress) == (self.leases.get(key, 0) > int(self.clock.now))
+        assert not isinstance(claim, InProgress)
         if not isinstance(claim, Claim):
             return
-        hold = self.reserve(1, 1000)
+        hold = self.reserve(1)
         if not isinstance(hold, Hold):
             self.database.run_blocking(idempotency.abandon, claim)
         else:
@@ -161,25 +161,21 @@ class Histories(RuleBasedStateMachine):
         if ending == "succeeds":
             finish = partial(idempotency.finish, claim=claim, stored=StoredResponse(200))
             self.database.run_blocking(settle_and, hold, finish)
-            self.used += self.open.pop(hold.id)[0]
+            self.used += self.open.pop(hold.id)
             self.charges.add(hold.id)
             self.answered.add(claim.key)
-            self.leases.pop(claim.key, None)
         elif ending == "fails":
             self.release(hold, USE)
             self.database.run_blocking(idempotency.abandon, claim)
-            self.leases.pop(claim.key, None)
+        elif ending == "crashes while it settles":
+            self.crash_while_settling(hold)
         else:
-            self.leases[claim.key] = int(self.clock.now) + LEASE
-            if ending == "crashes while it settles":
-                self.crash_while_settling(hold)
-            else:
-                self.crash_and_recover()
+            self.crash_and_recover()
 
     @invariant()
     def the_ledger_adds_up(self) -> None:
         problems, found, charges = self.database.run_blocking(look, self.account)
-        held = sum(amount for amount, _ in self.open.values())
+        held = sum(self.open.values())
         assert problems == ()
         assert (found.credits_remaining, found.credits_held) == (self.balance, held)
         assert (found.credits_used_total, found.credits_total_purchased) == (self.used, self.purchased)
@@ -195,7 +191,7 @@ def test_histories(url: str) -> None:
 
 
 async def reserve(database: Database, account: str) -> None:
-    await database.run(ledger.reserve, account, 1, OWNER, 60)
+    await database.run(ledger.reserve, account, 1, OWNER)
 
 
 async def reserve_by_read_and_write(database: Database, account: str) -> None:
@@ -283,7 +279,7 @@ async def test_a_cancelled_reservation_holds_no_credits(database: Database) -> N
     account = await database.run(accounts.create, "a@b.org", "n", free_credits=10)
     for _ in range(10):
         hold_id = new_id("hold")
-        attempt = asyncio.create_task(database.run(ledger.reserve, account.id, 1, OWNER, 60, hold_id))
+        attempt = asyncio.create_task(database.run(ledger.reserve, account.id, 1, OWNER, hold_id))
         await asyncio.sleep(0)
         attempt.cancel()
         with suppress(asyncio.CancelledError):

@@ -347,7 +347,7 @@ def _holds_until_it_is_full(database: Database, account: str) -> list[Hold]:
     holds = list[Hold]()
     while True:
         try:
-            holds.append(database.run_blocking(ledger.reserve, account, 1, OWNER, 60))
+            holds.append(database.run_blocking(ledger.reserve, account, 1, OWNER))
         except OSError as full:
             if full.errno != errno.ENOSPC:
                 raise
@@ -369,7 +369,7 @@ def test_a_full_disk_rolls_back_and_recovers(small_disk: Path, new_postgres_url:
         found = database.run_blocking(accounts.get, account)
         assert (found.credits_remaining, found.credits_held) == (100_000 - len(holds), len(holds))
         filler.unlink()
-        more = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
+        more = database.run_blocking(ledger.reserve, account, 1, OWNER)
         for hold in (*holds, more):
             database.run_blocking(ledger.settle, hold, USE)
         assert not database.run_blocking(ledger_audit.check)

@@ -9,11 +9,10 @@ import pytest
 from storage.database import Database, Transaction
 from storage.database.transaction import Statement
 from storage.tables import job_runs, jobs, ledger, models
-from storage.tables.jobs import FOREVER, UNOWNED, Job, hold_ids
+from storage.tables.jobs import UNOWNED, Job, hold_ids
 from tests.support.samples.storage import OWNER, open_account
 
 QUEUED, CHUNK, ACCOUNTS = 1_000_000, 50_000, 200  # jobs, rows of an INSERT, accounts
-LEASE = 30  # seconds
 LONGEST = 0.005  # seconds
 
 # The jobs are spread over the lanes, which are numbered by `served`.
@@ -31,7 +30,7 @@ COPY_JOB = Statement(
 
 def accept(transaction: Transaction, account: str) -> Job:
     job = Job(account=account, operation="convert", input_format="png", output_format="webp")
-    ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.job_id, 1))
+    ledger.reserve(transaction, account, 1, UNOWNED, *hold_ids(job.job_id, 1))
     return jobs.accept(transaction, job, request='{"target": "webp"}', max_running=2)
 
 
@@ -57,7 +56,7 @@ def test_a_claim_takes_as_long_with_a_million_queued_jobs(database: Database) ->
     seconds, claimed = [], Counter[str]()
     for _ in own:
         begun = monotonic()
-        job = database.run_blocking(job_runs.claim, OWNER, LEASE).job
+        job = database.run_blocking(job_runs.claim, OWNER).job
         seconds.append(monotonic() - begun)
         assert job is not None
         claimed[job.account] += 1

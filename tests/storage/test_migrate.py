@@ -131,7 +131,7 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
         assert (report.total_conversions, report.failed_conversions, report.credits_used) == (6, 1, 15)
         assert [(day.conversions, day.failed, day.bytes_out) for day in report.by_day] == [(3, 0, 60), (3, 1, 90)]
         for database in (earlier, opened):
-            database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+            database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER), USE)
         assert opened.run_blocking(usage.report, account, 0, 2 * int(clock.now)).by_day[0].conversions == 5
     assert [balance_of(opened, account) for account in accounts] == [5, 5]
     opened.close()
@@ -180,7 +180,7 @@ def upgraded(empty_url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterato
 
 
 def charge(database: Database, account: str) -> None:
-    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER), USE)
 
 
 def all_rows(database: Database, table: type[Any]) -> list[Any]:

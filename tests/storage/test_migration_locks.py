@@ -135,7 +135,7 @@ def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
     account = open_earlier_account(earlier, 50)
 
     def charge() -> None:
-        earlier.run_blocking(settle_earlier, earlier.run_blocking(ledger.reserve, account, 1, OWNER, 60))
+        earlier.run_blocking(settle_earlier, earlier.run_blocking(ledger.reserve, account, 1, OWNER))
 
     with psycopg.connect(empty_url) as long, ThreadPoolExecutor(2) as threads:
         long.execute("SELECT COUNT(*) FROM usage")  # locks the table until the end of the transaction

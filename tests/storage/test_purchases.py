@@ -55,7 +55,7 @@ def now(database: Database, account: StoredAccount) -> tuple[int, int]:
 
 
 def spend(database: Database, account: StoredAccount, amount: int) -> None:
-    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account.id, amount, OWNER, 60), USE)
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account.id, amount, OWNER), USE)
 
 
 def found(database: Database, purchase: str) -> Purchase:
@@ -256,7 +256,7 @@ def test_the_audit_finds_wrong_purchases(database: Database, change: str) -> Non
 
 
 def charge(database: Database, account: str, credits: int = 1) -> None:
-    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, credits, OWNER, 60), USE)
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, credits, OWNER), USE)
 
 
 def told(database: Database) -> list[dict[str, int]]:
@@ -297,7 +297,7 @@ def test_nothing_is_told_if_the_charge_is_rolled_back(database: Database) -> Non
     account = open_account(database, 0).id
     database.run_blocking(webhooks.add, account, URL, ["credits.low"])
     buy_credits(database, account, 10, "first")
-    hold = database.run_blocking(ledger.reserve, account, 10, OWNER, 60)
+    hold = database.run_blocking(ledger.reserve, account, 10, OWNER)
 
     def settle_and_fail(transaction: Transaction) -> None:
         ledger.settle(transaction, hold, USE)
@@ -316,7 +316,7 @@ def test_a_charge_needs_no_additional_statement(database: Database, caplog: pyte
     buy_credits(database, account, 100, "first")
 
     def statements(owner: str, credits: int) -> int:
-        hold = database.run_blocking(ledger.reserve, owner, credits, OWNER, 60)
+        hold = database.run_blocking(ledger.reserve, owner, credits, OWNER)
         caplog.clear()
         with caplog.at_level(logging.DEBUG, "peewee"):
             database.run_blocking(ledger.settle, hold, USE)

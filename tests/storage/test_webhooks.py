@@ -12,9 +12,9 @@ from storage.database import Database, Transaction
 from storage.errors import NotFound, TooManyWebhooks, WebhookDisabled
 from storage.tables import accounts, deliveries, receivers, webhook_models, webhooks
 from storage.tables.deliveries import RETENTION
-from storage.tables.receivers import LEASE, MAX_FAILING, MAX_FAILURES, PAUSE, AttemptResult, ClaimedReceiver, Message
+from storage.tables.receivers import MAX_FAILING, MAX_FAILURES, PAUSE, AttemptResult, ClaimedReceiver, Message
 from storage.tables.webhooks import EVENTS, MAX_WEBHOOKS, OVERLAP, IssuedWebhook
-from tests.support.samples.storage import Clock, open_account
+from tests.support.samples.storage import DAY, OWNER, Clock, lose, open_account
 
 pytestmark = pytest.mark.both_databases
 URL = "https://example.org/hook"
@@ -108,7 +108,7 @@ def add(database: Database, account: str, url: str = URL, count: int = 1) -> Non
 
 
 def claim(database: Database, limit: int = 100, share: int = 100) -> list[ClaimedReceiver]:
-    return list(database.run_blocking(receivers.claim, limit, share, {}))
+    return list(database.run_blocking(receivers.claim, OWNER, limit, share, {}))
 
 
 def fail(database: Database, clock: Clock, message: Message, status: int | None = 500) -> str | None:
@@ -119,12 +119,12 @@ def test_one_server_at_a_time_sends_to_a_receiver(database: Database, clock: Clo
     add(database, account)
     (first,) = claim(database)
     add(database, account)
-    clock.now += LEASE - 1
+    clock.now += DAY
     assert claim(database) == []
-    clock.now += 1
+    lose(database)
     (second,) = claim(database)
     assert len(second.messages) == 2
-    database.run_blocking(receivers.release, first, 0)  # its lease has ended
+    database.run_blocking(receivers.release, first, 0)  # it is lost
     assert claim(database) == []
     database.run_blocking(receivers.release, second, 0)
     (third,) = claim(database)
@@ -138,7 +138,7 @@ async def test_servers_that_claim_at_once_share_the_receivers(url: str, clock: C
         add(servers[0], owner)
     claimed: list[str] = []
     while True:
-        found = await asyncio.gather(*(server.run(receivers.claim, 4, 4, {}) for server in servers))
+        found = await asyncio.gather(*(server.run(receivers.claim, OWNER, 4, 4, {}) for server in servers))
         if not any(found):
             break
         claimed += [receiver.account for part in found for receiver in part]
@@ -193,9 +193,9 @@ def test_an_account_has_a_share_of_what_is_claimed(database: Database, account: 
     numbers = Counter(receiver.account for receiver in claim(database, 8, 3))
     assert numbers == {account: 3, others[0]: 1, others[1]: 1}
     running = {account: 5}
-    assert len(database.run_blocking(receivers.claim, 4, 6, running)) == 1
-    assert database.run_blocking(receivers.claim, 4, 5, running) == ()
-    assert len(database.run_blocking(receivers.claim, 4, 100, {})) == 4
+    assert len(database.run_blocking(receivers.claim, OWNER, 4, 6, running)) == 1
+    assert database.run_blocking(receivers.claim, OWNER, 4, 5, running) == ()
+    assert len(database.run_blocking(receivers.claim, OWNER, 4, 100, {})) == 4
 
 
 def test_attempts_follow_the_schedule(database: Database, clock: Clock, account: str) -> None:
@@ -306,7 +306,7 @@ def test_five_days_of_failure_end_a_webhook(database: Database, clock: Clock, ac
 
 
 def claim_all(database: Database) -> list[ClaimedReceiver]:
-    return list(database.run_blocking(receivers.claim, 100, 100, {}))
+    return list(database.run_blocking(receivers.claim, OWNER, 100, 100, {}))
 
 
 def messages(database: Database) -> list[Message]:
@@ -395,6 +395,7 @@ def test_attempts_are_listed_newest_first(database: Database, clock: Clock) -> N
     for message in messages(database):
         attempt(database, clock, message, 500)
     clock.now += 100
+    lose(database)
     for message in messages(database):
         attempt(database, clock, message)
     listed = database.run_blocking(deliveries.list_attempts, webhook, limit=50, cursor=None).values

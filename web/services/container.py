@@ -37,6 +37,7 @@ from web.services.jobs.job_runner import JobRunner
 from web.services.jobs.jobs import Jobs
 from web.services.operation.closing import complete
 from web.services.operation.health import Readiness
+from web.services.operation.heartbeat import Heartbeat
 from web.services.operation.maintenance import Maintenance, server_instance
 from web.services.operation.processes import ServerProcess, job_memory
 from web.services.operation.request_tracking import InFlightRequests, RequestLog
@@ -80,7 +81,7 @@ class Services:
         owner = server_instance(folder)
         self.releases = releases = Releases(database)
         idempotency = IdempotencyService(database, owner, releases)
-        self.webhooks = Webhooks(database, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
+        self.webhooks = Webhooks(database, owner, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
@@ -94,7 +95,8 @@ class Services:
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
         )
         self.request_log, self.in_flight = RequestLog(database, metrics.http), InFlightRequests()
-        self.maintenance = Maintenance(database, owner, self.files, settings.data_dir, metrics)
+        self.heartbeat = Heartbeat(database, owner)
+        self.maintenance = Maintenance(database, self.files, settings.data_dir, metrics)
 
     def _open_conversions(
         self,

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 from engine.outcome import Outcome, WarningRecord
 from storage.database import Database, Transaction
 from storage.database.transaction import Statement
-from storage.tables import accounts, backfills, ledger, models, totals, usage
+from storage.tables import accounts, backfills, ledger, models, servers, totals, usage
 from storage.tables.accounts import StoredAccount
 from storage.tables.files import SourceFile, StoredResult
-from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.ledger import FOREVER, Hold, ServerInstance
 from storage.tables.totals import Totals
 from storage.tables.usage import UsageRecord
 from web.api.schemas.files import Failure
@@ -89,3 +90,10 @@ def read_totals(database: Database) -> Totals:
         found = database.run_blocking(totals.read)
     assert found is not None
     return found
+
+
+def lose(database: Database, owner: ServerInstance = OWNER) -> None:
+    """A server is silent for so long that others give back what it owns. Then it goes on."""
+    database.run_blocking(servers.beat, replace(owner, boot="another"))
+    database.run_blocking(servers.give_back, FOREVER)
+    database.run_blocking(servers.beat, owner)

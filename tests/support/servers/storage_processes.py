@@ -39,7 +39,7 @@ class StorageProcess:
 def race(database: Database, account: str) -> str:
     """Tries to hold a credit of the account."""
     try:
-        database.run_blocking(ledger.reserve, account, 1, OWNER, 600)
+        database.run_blocking(ledger.reserve, account, 1, OWNER)
     except NoCredits:
         return "refused"
     return "won"

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from storage.database import Database, Transaction
 from storage.tables import deliveries, webhook_models
 from storage.tables.webhooks import Event
+from tests.support.samples.storage import OWNER
 from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue, OutboxTransport
 from web.services.webhooks.deliveries import Deliveries
@@ -44,7 +45,7 @@ class WebhookSender:
     def another(self, registry: CollectorRegistry | None = None) -> Deliveries:
         """An additional sender, as of another server."""
         metrics, base_url = WebhookMetrics(registry or CollectorRegistry()), "http://localhost/api/v1"
-        return Deliveries(self.database, self.outgoing, self.email_queue, metrics, base_url, self.clock)
+        return Deliveries(self.database, OWNER, self.outgoing, self.email_queue, metrics, base_url, self.clock)
 
     def add(self, account: str, url: str, event: Event = "job.completed", count: int = 1) -> None:
         """Adds messages for a URL, and wakes the sender."""

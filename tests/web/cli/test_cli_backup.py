@@ -163,7 +163,7 @@ def used(url: str) -> dict[str, int]:
         if days == -40:
             opened = [open_account(database).id for _ in range(3)]
         for account in opened:
-            database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+            database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER), USE)
     database.close()
     return dict.fromkeys(opened, 46)
 

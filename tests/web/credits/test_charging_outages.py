@@ -13,7 +13,7 @@ import pytest
 from engine.errors import StepFailed
 from storage.database import Database
 from storage.errors import CommitUnknown, DatabaseBusy
-from storage.tables import api_keys, idempotency, ledger, ledger_audit
+from storage.tables import api_keys, idempotency, ledger, ledger_audit, servers
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
@@ -271,7 +271,9 @@ async def test_reported_charges_survive_a_power_cut(payers: tuple[Payers, Synced
         for name, content in cut.files.items():
             (folder / name).write_bytes(content)
         with closing(Database(f"sqlite:///{folder / 'convertd.db'}")) as database:
-            database.run_blocking(ledger.recover, ServerInstance("server", "second"))
+            database.run_blocking(servers.beat, ServerInstance("server", "second"))
+            database.run_blocking(servers.give_back)
+            database.run_blocking(ledger.release_expired)
             charged = CREDITS - database.run_blocking(ledger.balance, clients.account)
             assert cut.reported <= charged <= cut.reported + 8
             assert database.run_blocking(ledger_audit.check) == ()

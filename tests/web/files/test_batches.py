@@ -1,6 +1,5 @@
 """Batches: states, limits, failures of single files, and a server that is killed."""
 
-import json
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,9 +11,8 @@ import pytest
 
 from benchmarks.processes import ConvertdServer
 from engine.errors import ExecutorUnavailable
-from storage.database import Transaction
-from storage.tables import ledger_audit, models
-from tests.support.executors.fake import EndlessExecutor, FailingExecutor
+from storage.tables import ledger_audit
+from tests.support.executors.fake import FailingExecutor
 from tests.support.requests import http
 from tests.support.requests.batches import add, convert, counts, create, known
 from tests.support.requests.checks import problem
@@ -190,26 +188,6 @@ def test_refusals(server: Running) -> None:
     problem(
         server.request("POST", f"/batch/{create(server)}/files", files={"file": b"\0words"}), 400, "invalid_file_type"
     )
-
-
-def test_a_run_keeps_its_idempotency_key(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch may run for longer than the lease of a request."""
-    monkeypatch.setattr("web.services.jobs.batches.RENEW_INTERVAL", 0.05)
-    with servers.running(data_dir, executor=EndlessExecutor()) as server:
-        batch = create(server)
-        body = json.dumps({"file_ids": add(server, batch, "", image()), "output_format": "webp"})
-        head = f"POST /api/v1/batch/{batch}/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {server.key}\r\n"
-        with server.connect() as connection:
-            connection.sendall(f"{head}Idempotency-Key: k\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-            assert eventually(lambda: server.database.run_blocking(_lease) > 0)
-            first = server.database.run_blocking(_lease)
-            assert eventually(lambda: server.database.run_blocking(_lease) > first)
-
-
-def _lease(transaction: Transaction) -> int:
-    """The end of the latest lease of the request, not of its files."""
-    rows = transaction.all(models.Idempotency.select().where(~models.Idempotency.path.contains("#")))
-    return max((row.lease_until for row in rows), default=0)
 
 
 def test_files_that_wait_fail_with_what_all_need(servers: Servers, data_dir: Path) -> None:

@@ -12,10 +12,12 @@ import httpx
 import pytest
 
 from engine.errors import CorruptInput, StepFailed, TimedOut, WorkerCrashed
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.tables import jobs as jobs_table
 from storage.tables import models
+from storage.tables import servers as server_rows
 from storage.tables.jobs import MAX_UNFINISHED
+from storage.tables.ledger import ServerInstance
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
@@ -210,25 +212,34 @@ def test_a_lost_run_that_fails_leaves_the_files_to_the_next_one(site: Site) -> N
     assert (ended["status"], ended["attempts"]) == ("completed", 2)
 
 
-def test_after_an_outage_other_servers_can_renew_their_leases_first(
+def test_after_an_outage_other_servers_can_give_a_sign_of_life_first(
     site: Site, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("web.services.jobs.job_runner.LEASE", 4)
+    monkeypatch.setattr(server_rows, "TIMEOUT", 4)
+    monkeypatch.setattr(server_rows, "INTERVAL", 0.5)
+    another, table, database = ServerInstance("another", "boot"), models.Server, site.server.database
     endless = site.executor.executor = EndlessExecutor()
-    own, of_another = site.submit(), site.submit()
-    assert eventually(lambda: endless.running == 2)
+    job = site.submit()
+    assert eventually(lambda: endless.running == 1)
 
     def be_away() -> None:
-        assert change(site, own, lease_until=0) == change(site, of_another, server="another", lease_until=0) == 1
+        database.run_blocking(server_rows.beat, another)
+        database.run_blocking(Transaction.execute, table.update(alive_at=0).where(table.name == "another"))
+        assert change(site, job, server="another", boot="boot") == 1
         time.sleep(3)
 
+    def beats(since: float) -> bool:
+        own = table.select().where((table.name != "another") & (table.alive_at >= since))
+        return bool(database.run_blocking(Transaction.rows, own))
+
     servers.block(be_away)
-    table = models.Job
-    renewed = table.select().where((table.job_id == own["job_id"]) & (table.lease_until > 0))
-    assert eventually(lambda: bool(site.server.database.run_blocking(lambda one: one.rows(renewed))))
-    assert change(site, of_another, lease_until=int(time.time()) + 60) == 1
-    assert eventually(lambda: endless.cancelled == 1)
-    assert [site.get(job)["attempts"] for job in (own, of_another)] == [1, 1]
+    back = int(time.time())
+    assert eventually(lambda: beats(back))
+    database.run_blocking(server_rows.beat, another)
+    assert eventually(lambda: beats(back + 2))
+    assert (site.get(job)["status"], site.get(job)["attempts"]) == ("processing", 1)
+    database.run_blocking(Transaction.execute, table.update(alive_at=0).where(table.name == "another"))
+    assert eventually(lambda: site.get(job)["attempts"] == 2 or site.get(job)["status"] == "queued")
 
 
 def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
@@ -335,7 +346,7 @@ def test_jobs_of_a_server_that_stops_are_run_by_the_next_one(servers: Servers, t
     stopped = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
     found = stopped.run_blocking(jobs_table.read_all, [job["job_id"] for job in jobs])
     stopped.close()
-    assert {(job.status, job.attempts) for job in found} == {("queued", 0)}  # another server need not wait for leases
+    assert {(job.status, job.attempts) for job in found} == {("queued", 0)}  # another server need not wait
     with servers.running(tmp_path) as server:
         site = Site(server, executor)
         site.key = key

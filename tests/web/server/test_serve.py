@@ -175,7 +175,7 @@ async def test_failures_are_logged_and_late_work_is_cancelled(caplog: pytest.Log
 def test_servers_run_backfills(servers: Servers, data_dir: Path) -> None:
     database = Database(f"sqlite:///{data_dir / 'convertd.db'}")
     account = open_account(database, 50).id
-    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER), USE)
     database.run_blocking(Transaction.execute, models.UsageDay.delete())
     assert database.run_blocking(ledger_audit.check)
     for name in ("ended_holds", "usage_day"):
@@ -244,9 +244,11 @@ def test_an_id_of_an_earlier_version_is_replaced(existing_dir: Path) -> None:
 def test_a_server_in_a_copy_keeps_holds_of_the_first_one(servers: Servers, existing_dir: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     with servers.running(existing_dir, database_url=url) as first:
-        running = server_instance(existing_dir)
+        ((name, boot),) = first.database.run_blocking(
+            lambda transaction: transaction.rows(models.Server.select(models.Server.name, models.Server.boot))
+        )
         shutil.copytree(existing_dir, tmp_path / "copy")
-        hold = first.database.run_blocking(_hold, running)
+        hold = first.database.run_blocking(_hold, ServerInstance(name, boot))
         with servers.running(tmp_path / "copy", database_url=url) as second:
             assert read_totals(second.database).held == 1
         assert first.database.run_blocking(ledger.release, hold.account, hold.id) == 50
@@ -254,7 +256,7 @@ def test_a_server_in_a_copy_keeps_holds_of_the_first_one(servers: Servers, exist
 
 def _hold(transaction: Transaction, owner: ServerInstance) -> Hold:
     account = accounts.create(transaction, "a@example.com", "Test", free_credits=50, verified=True)
-    return ledger.reserve(transaction, account.id, 1, owner, 60)
+    return ledger.reserve(transaction, account.id, 1, owner)
 
 
 def test_no_other_user_can_take_the_lock(existing_dir: Path) -> None:

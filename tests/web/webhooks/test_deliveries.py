@@ -15,11 +15,11 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from storage.errors import TooManyRotations
 from storage.tables import deliveries, receivers, webhooks
-from storage.tables.receivers import LEASE, MAX_FAILING, MAX_FAILURES, PAUSE
+from storage.tables.receivers import MAX_FAILING, MAX_FAILURES, PAUSE
 from storage.tables.webhooks import EVENTS
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import image
-from tests.support.samples.storage import open_account
+from tests.support.samples.storage import OWNER, lose, open_account
 from tests.support.servers.in_process import Running, eventually
 from tests.support.servers.receiver import Received, Receiver, Send, reply
 from tests.support.servers.webhook_sender import WebhookSender
@@ -96,7 +96,7 @@ async def test_a_2xx_ends_a_delivery(sender: WebhookSender, receiver: Receiver, 
         await sender.until(lambda: bool(receiver.requests))
     assert sender.database.run_blocking(receivers.oldest_due) is None
     sender.ahead = 86_400
-    assert sender.database.run_blocking(receivers.claim, 10, 10, {}) == ()
+    assert sender.database.run_blocking(receivers.claim, OWNER, 10, 10, {}) == ()
 
 
 @pytest.mark.parametrize("status", [307, 500])
@@ -249,11 +249,11 @@ async def test_a_failing_receiver_is_asked_again_one_message_at_a_time(
 
 async def test_claims_of_killed_servers_are_taken_over(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     sender.add(account, receiver.url)
-    assert len(sender.database.run_blocking(receivers.claim, 10, 10, {})) == 1
+    assert len(sender.database.run_blocking(receivers.claim, OWNER, 10, 10, {})) == 1
     async with sender.running():
         await asyncio.sleep(0.1)
         assert receiver.requests == []
-        sender.ahead += LEASE
+        lose(sender.database)
         await sender.until(lambda: len(receiver.requests) == 1)
 
 
@@ -266,7 +266,7 @@ async def test_closing_ends_work_and_keeps_the_rest(sender: WebhookSender, recei
         sender.deliveries.close()
         counting.release.set()
     assert len(receiver.requests) == CONCURRENCY
-    ((claimed),) = sender.database.run_blocking(receivers.claim, 10, 10, {})
+    ((claimed),) = sender.database.run_blocking(receivers.claim, OWNER, 10, 10, {})
     assert len(claimed.messages) == 10 - CONCURRENCY
 
 

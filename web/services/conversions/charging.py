@@ -18,7 +18,7 @@ from storage.tables.idempotency import Claim, StoredResponse
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from web.services.conversions.idempotency import ResponseData, stored_response
-from web.services.conversions.releases import LEASE, Releases, retry_while_busy
+from web.services.conversions.releases import Releases, retry_while_busy
 
 SETTLE_TIMEOUT = 7.0  # seconds after which no further attempt is made to find out whether a charge was committed
 STANDSTILL = 1.0  # seconds; after a commit that took longer without an answer, only one attempt is made
@@ -101,9 +101,7 @@ class Charges:
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run(
-                reserve, account, amount, key_id, hold_id, owner=self._owner, lifetime=LEASE
-            )
+            hold = await self._database.run(reserve, account, amount, key_id, hold_id, owner=self._owner)
             yield Charge(self._database, hold, usage, None if claim is None else partial(_store_response, claim))
         except BaseException as error:
             with suppress(asyncio.CancelledError):  # the task may be cancelled again
@@ -126,11 +124,10 @@ def reserve(
     hold_id: str,
     *,
     owner: ServerInstance,
-    lifetime: int,
 ) -> Hold:
-    """Holds credits for at most `lifetime` seconds. Raises NoCredits, and InvalidKey if the key is no longer valid."""
+    """Holds credits. Raises NoCredits, and InvalidKey if the key is no longer valid."""
     try:
-        return ledger.reserve(transaction, account, amount, owner, lifetime, hold_id, key_id)
+        return ledger.reserve(transaction, account, amount, owner, hold_id, key_id)
     except NoCredits:
         api_keys.check_valid(transaction, account, key_id)
         raise

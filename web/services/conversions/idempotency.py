@@ -16,7 +16,7 @@ from storage.tables import idempotency
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay, StoredResponse
 from storage.tables.ledger import ServerInstance
 from web.api.errors import IdempotencyConflict, IdempotencyKeyReused
-from web.services.conversions.releases import LEASE, Releases
+from web.services.conversions.releases import Releases
 from web.services.files.work_files import WorkFile
 
 _MAX_RETRY_AFTER = 30  # seconds
@@ -87,7 +87,7 @@ class IdempotencyService:
         """
         attempt, fingerprint = await self.prepare(request, parameters, uploads)
         try:
-            outcome = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
+            outcome = await self._database.run(idempotency.begin, attempt, fingerprint)
         except (asyncio.CancelledError, CommitUnknown):  # the claim may exist
             await self.abandon(attempt)
             raise
@@ -123,10 +123,6 @@ class IdempotencyService:
             raise
         return response
 
-    async def renew(self, claim: Claim) -> None:
-        """Extends the claim by another lease."""
-        await self._database.run(idempotency.renew, claim, LEASE)
-
     async def abandon(self, claim: Claim) -> None:
         """Releases the claim without a stored response."""
         await self._releases.run(idempotency.abandon, claim)
@@ -141,7 +137,7 @@ def replayed(outcome: InProgress | Replay | KeyMismatch) -> Replayed:
     """Returns what an earlier request has stored. Raises IdempotencyConflict and IdempotencyKeyReused."""
     if isinstance(outcome, InProgress):
         # A request that has run for n seconds is expected to run for as long again.
-        retry_after = min(max(1, LEASE - outcome.seconds), _MAX_RETRY_AFTER)
+        retry_after = min(max(1, outcome.seconds), _MAX_RETRY_AFTER)
         message = "The same request is still running."
         raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
     if isinstance(outcome, KeyMismatch):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,13 +26,12 @@ from web.services.accounts.accounts import Account
 from web.services.conversions.conversion_request import ChargedConversion, ConversionRequest, Upload
 from web.services.conversions.conversions import Conversions, output_format, target_of
 from web.services.conversions.idempotency import IdempotencyService, Replayed, ResponseData
-from web.services.conversions.releases import LEASE, Releases
+from web.services.conversions.releases import Releases
 from web.services.files.files import Files, stored_file
 from web.services.files.work_files import WorkFile, WorkFiles
 
 log = logging.getLogger("convertd.batches")
 
-RENEW_INTERVAL = LEASE / 3  # seconds
 _OUTAGES = (DatabaseBusy, StoreUnavailable, ExecutorUnavailable)  # all conversions need these services
 
 
@@ -125,8 +124,8 @@ class Batches:
         target = await self.check(request)
         balance = await self._database.run(ledger.balance, request.account.id)
 
-        async def work(claim: Claim | None) -> ResponseData:
-            response, errors = await self._run(request, target, BatchRun(self._conversions.convert), claim)
+        async def work(_claim: Claim | None) -> ResponseData:
+            response, errors = await self._run(request, target, BatchRun(self._conversions.convert))
             if balance < request.credits and not response.data["successful"]:
                 raise NoCredits(balance, request.credits)
             await self._record_failures(request, errors)
@@ -136,15 +135,15 @@ class Batches:
 
     async def run(self, request: ConversionRequest, run: BatchRun) -> ResponseData:
         """Converts the files that are not done. Raises NotFound for an unknown batch, and the `fatal` errors."""
-        response, errors = await self._run(request, await self.check(request), run, None)
+        response, errors = await self._run(request, await self.check(request), run)
         await self._record_failures(request, errors)
         return response
 
     async def _run(
-        self, request: ConversionRequest, target: str, run: BatchRun, claim: Claim | None
+        self, request: ConversionRequest, target: str, run: BatchRun
     ) -> tuple[ResponseData, dict[str, PublicError]]:
         """Returns the response, and the errors by file."""
-        async with self._processing(request, target, claim):
+        async with self._processing(request, target):
             results, errors = await self._convert_all(request, run)
         successful = sum(result["status"] == "success" for result in results)
         counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
@@ -156,28 +155,13 @@ class Batches:
                 await self._files.record_failure(request.account.id, file_id, error)
 
     @asynccontextmanager
-    async def _processing(self, request: ConversionRequest, target: str, claim: Claim | None) -> AsyncIterator[None]:
-        """Keeps the batch in status `processing` and the claim renewed during the block."""
-        account, batch = request.account.id, request.batch_id
-        attempt = await self._database.run(batches.begin, account, batch, target, self._owner, LEASE)
-        renewal = asyncio.create_task(self._renew(request.batch_id, attempt, claim))
+    async def _processing(self, request: ConversionRequest, target: str) -> AsyncIterator[None]:
+        """Keeps the batch in status `processing` during the block."""
+        attempt = await self._database.run(batches.begin, request.account.id, request.batch_id, target, self._owner)
         try:
             yield
         finally:
-            renewal.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewal
             await self._releases.run(batches.end, request.batch_id, attempt)
-
-    async def _renew(self, batch_id: str, attempt: str, claim: Claim | None) -> None:
-        while True:
-            await asyncio.sleep(RENEW_INTERVAL)
-            try:
-                await self._database.run(batches.renew, batch_id, attempt, LEASE)
-                if claim is not None:
-                    await self._idempotency.renew(claim)
-            except Exception:
-                log.exception("the lease of batch %s could not be renewed", batch_id)
 
     async def _convert_all(
         self, request: ConversionRequest, run: BatchRun

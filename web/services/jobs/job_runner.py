@@ -40,9 +40,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("convertd.jobs")
 
-LEASE = 30
-"""Seconds after which the jobs of a server that was killed count as crashed, unless it has started again."""
-
 INTERVAL = 1.0
 """Seconds after which new jobs of other servers are found, and cancelled ones."""
 
@@ -54,6 +51,7 @@ FETCH_SECONDS = 300.0
 ALONE = 10.0
 """Seconds at the beginning of a run of a job that has crashed, in which the server starts no other job."""
 
+_PERSIST_TIMEOUT = 30  # seconds without the database after which the end of a run is given up, and the job repeated
 _BUSY_INTERVAL = 0.01  # seconds until jobs are claimed that another server has locked
 _PAUSE = 2.0  # seconds without new jobs after something that all jobs need has failed
 _OUTAGES = (DatabaseBusy, CommitUnknown, StoreUnavailable, ExecutorUnavailable, NotReady, RateLimited)
@@ -89,8 +87,8 @@ class JobRunner:
         self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
         self._due = asyncio.Event()
         self._more = False  # whether jobs may wait for a slot of this server
+        self._may_own_more = False  # whether this server may own runs without a task: the database did not respond
         self._checked_at = self._paused_until = self._alone_until = -INTERVAL  # monotonic time
-        self._in_touch_at = time()  # the clock of leases, which also runs while the machine is suspended
         jobs.on_accept = self._expect
         jobs.on_cancel = self._cancel
         jobs.lane_of = lambda tenant: lane_record(tenant, admission.standing(tenant))
@@ -103,6 +101,7 @@ class JobRunner:
             try:
                 pause = await self._claim()
             except Exception as error:
+                self._may_own_more = True
                 trace = None if isinstance(error, PublicError) else error
                 log.warning("jobs could not be claimed: %s", error, exc_info=trace, extra={"outage": trace is None})
             self._watch_slots()
@@ -116,8 +115,8 @@ class JobRunner:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if await self._database.run(job_runs.leave, self._owner):
-            self._jobs.notify_queued()
+        for job in await self._database.run(job_runs.find_running, self._owner):
+            await self._requeue(job, NOTHING, counted=False)
 
     def _expect(self) -> None:
         self._more = True
@@ -159,31 +158,29 @@ class JobRunner:
         return monotonic() < self._alone_until and any(job.crashes for job, _ in self._tasks.values())
 
     async def _check(self) -> None:
-        """Renews leases, and ends the runs that servers have left.
-
-        Not right after an outage in which this server could renew none: others could not, either, and do it now.
-        """
-        await self._renew()
-        self._more |= await self._database.run(job_runs.any_due, self._owner)
-        away, self._in_touch_at = time() - self._in_touch_at, time()
-        if not self._more or away > LEASE / 2:
+        """Compares the runs of this server with the database, and ends those of servers that have stopped."""
+        if self._tasks or self._may_own_more:
+            await self._compare()
+        self._more |= await self._database.run(job_runs.any_due)
+        if not self._more:
             return
-        for job, died in await self._database.run(job_runs.find_left, self._owner):
-            if died:
-                log.warning("the server of job %s has died", job.id)
-                await self._fail(job, WorkerCrashed("The server died."))
-            else:
-                await self._requeue(job, NOTHING, counted=False)
+        for job in await self._database.run(job_runs.find_left):
+            log.warning("the server of job %s has stopped", job.id)
+            await self._fail(job, WorkerCrashed("The server died."))
 
-    async def _renew(self) -> None:
-        """Renews the leases of running jobs, and kills those that another server or client has ended."""
-        if not self._tasks:
-            return
-        running = list(self._tasks)
-        renewed = await self._database.run(job_runs.renew, self._owner, LEASE)
-        for job_id in running:
-            if job_id in self._tasks and (job_id, self._tasks[job_id][0].fence) not in renewed:
+    async def _compare(self) -> None:
+        """Kills jobs that another server or client has ended, and queues those again that have no task here."""
+        tasks = list(self._tasks)
+        running = {job.id: job for job in await self._database.run(job_runs.find_running, self._owner)}
+        self._may_own_more = False
+        for job_id in tasks:
+            if job_id in self._tasks and (
+                job_id not in running or running[job_id].fence != self._tasks[job_id][0].fence
+            ):
                 self._cancel(job_id)
+        for job in running.values():
+            if job.id not in tasks:
+                await self._requeue(job, NOTHING, counted=False)
 
     def _start(self, run: ClaimedRun) -> None:
         job, admitted = run.job, run.admit()  # at once, so that no further job is claimed for the same slot
@@ -291,13 +288,14 @@ class JobRunner:
             await self._clean_up(job, ended.messages)
 
     async def _persist(self, job: ClaimedJob, change: Callable[[Transaction], T]) -> T | None:
-        """Runs a transaction, again and again while the database is unavailable, as long as the lease lasts."""
+        """Runs a transaction, again and again while the database is unavailable."""
         try:
-            return await retry_while_busy(partial(self._database.run, change), monotonic() + LEASE)
+            return await retry_while_busy(partial(self._database.run, change), monotonic() + _PERSIST_TIMEOUT)
         except JobLost:
             pass
         except Exception:
-            log.exception("the end of an attempt at job %s was not saved; it is repeated after its lease", job.id)
+            log.exception("the end of an attempt at job %s was not saved; it is repeated", job.id)
+            self._may_own_more = True
         return None
 
     async def _clean_up(self, job: ClaimedJob, messages: int) -> None:
@@ -315,7 +313,7 @@ def _claim(
 ) -> tuple[Claim, Account | None]:
     """Claims a job of an account of the least standing or above. Returns also the account."""
     proven, restricted = least is Standing.PROVEN, least is Standing.RESTRICTED
-    claim = job_runs.claim(transaction, owner, LEASE, proven=proven, restricted=restricted, idle=idle)
+    claim = job_runs.claim(transaction, owner, proven=proven, restricted=restricted, idle=idle)
     account = None if claim.job is None else Account.from_storage(accounts.get(transaction, claim.job.account), "")
     return claim, account
 

@@ -12,7 +12,7 @@ from storage.errors import CommitUnknown, NoCredits, NotFound
 from storage.tables import deliveries, idempotency, job_runs, jobs, ledger
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay
 from storage.tables.job_runs import ClaimedJob, Ending, LaneUse
-from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, Status, hold_ids
+from storage.tables.jobs import UNOWNED, Job, LaneRecord, Status, hold_ids
 from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.service import JobMetrics
@@ -22,7 +22,6 @@ from web.services.conversions.charging import reserve
 from web.services.conversions.conversion_request import ConversionRequest
 from web.services.conversions.conversions import Conversions
 from web.services.conversions.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
-from web.services.conversions.releases import LEASE
 from web.services.files.files import Files, check_quota
 from web.services.jobs.batches import Batches
 from web.services.jobs.job_changes import CANCELLED, QUEUED, ChangeFeed, ServerMessages
@@ -252,7 +251,7 @@ def _accept(
     account = request.account
     if attempt is not None:
         ledger.lock_account(transaction, account.id)  # another server may lock the key after it, in a group
-        outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
+        outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint)
         if not isinstance(outcome, Claim):
             return outcome
     size = 0 if request.file is not None else request.size
@@ -260,9 +259,7 @@ def _accept(
     held = balance = 0
     for hold in hold_ids(job.job_id, job.holds):
         try:
-            balance = reserve(
-                transaction, account.id, request.credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
-            ).balance
+            balance = reserve(transaction, account.id, request.credits, account.key_id, hold, owner=UNOWNED).balance
             held += 1
         except NoCredits:
             if not held:

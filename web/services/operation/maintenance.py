@@ -52,7 +52,9 @@ def server_instance(data_dir: Path) -> ServerInstance:
     server, _, known_place = path.read_text().strip().partition(" ") if path.exists() else ("", "", "")
     if known_place != place:
         if known_place:
-            log.warning("the data folder was copied or moved: what its last run holds is kept until the lease expires")
+            log.warning(
+                "the data folder was copied or moved: what its last run owns is given back when it counts as stopped"
+            )
         server = new_id("srv")
         path.write_text(f"{server} {place}")
     return ServerInstance(server, new_id("boot"))
@@ -83,26 +85,16 @@ def lock_data_folder(data_dir: Path) -> Iterator[None]:
 
 
 class Maintenance:
-    """Recovers after a restart and sweeps every 30 seconds. `owner` identifies this run of this server.
+    """Sweeps every 30 seconds.
 
     The metrics have the totals of the database and the free space on the disk of `data_dir`.
     """
 
-    def __init__(
-        self, database: Database, owner: ServerInstance, files: Files, data_dir: Path, metrics: Metrics
-    ) -> None:
+    def __init__(self, database: Database, files: Files, data_dir: Path, metrics: Metrics) -> None:
         self._database = database
-        self._owner = owner
         self._files = files
         self._data_dir = data_dir
         self._metrics = metrics
-
-    async def recover(self) -> None:
-        """Releases holds, claims and batches of earlier runs of this server."""
-        if holds := await self._database.run(ledger.recover, self._owner):
-            log.warning("released the holds of %d interrupted operations", holds)
-        await self._database.run(idempotency.recover, self._owner)
-        await self._database.run(batches.recover, self._owner)
 
     async def run(self) -> None:
         """Sweeps periodically until cancelled."""

@@ -14,6 +14,7 @@ from standardwebhooks import Webhook
 from storage.database import Database
 from storage.errors import StorageError
 from storage.tables import accounts, receivers
+from storage.tables.ledger import ServerInstance
 from storage.tables.receivers import MAX_FAILURES, AttemptResult, ClaimedReceiver, Message
 from storage.tables.webhooks import DisabledReason
 from web.api.values import API
@@ -27,20 +28,21 @@ POLL_INTERVAL = 1.0  # seconds; other servers add messages, too, and attempts be
 CONCURRENCY = 4  # attempts at once to a receiver
 CAPACITY = 48  # receivers at once
 _SHARE = 4  # an account gets this part of the free capacity, so that some is always left for others
-_ROUND = 15.0  # seconds in which attempts of a claim begin: they end before the claim does
+_ROUND = 15.0  # seconds in which attempts of a claim begin
 
 
 class Deliveries:
     """Sends all messages that are due. `timeout` is for an attempt, in seconds.
 
-    Servers of one database share the work, because each claims receivers for some seconds. A message is sent at least
-    once: again if a server is killed before it has recorded the attempt. Emails have a link to the dashboard, which is
-    beside the API at `base_url`. `clock` returns Unix time in seconds.
+    Servers of one database share the work, because each, the `owner`, claims receivers for some seconds. A message is
+    sent at least once: again if a server is killed before it has recorded the attempt. Emails have a link to the
+    dashboard, which is beside the API at `base_url`. `clock` returns Unix time in seconds.
     """
 
     def __init__(
         self,
         database: Database,
+        owner: ServerInstance,
         outgoing: Outgoing,
         email_queue: EmailQueue,
         metrics: WebhookMetrics,
@@ -49,6 +51,7 @@ class Deliveries:
     ) -> None:
         self.timeout = 10.0
         self._database = database
+        self._owner = owner
         self._outgoing = outgoing
         self._email_queue = email_queue
         self._metrics = metrics
@@ -100,7 +103,7 @@ class Deliveries:
         if oldest is None or not free or self._closing:
             return
         share = max(1, free // _SHARE)
-        for receiver in await self._database.run(receivers.claim, free, share, dict(self._running)):
+        for receiver in await self._database.run(receivers.claim, self._owner, free, share, dict(self._running)):
             self._running[receiver.account] += 1
             sending = asyncio.create_task(self._send_to(receiver))
             self._rounds.add(sending)
@@ -126,11 +129,19 @@ class Deliveries:
                     group.create_task(send_in_turn())
         finally:
             self._running[receiver.account] -= 1
-            try:
-                await self._database.run(receivers.release, receiver, failures)
-            except StorageError as error:
-                log.warning("a receiver of webhooks is kept until its lease ends: %s", error)
+            await self._release(receiver, failures)
             self.wake()
+
+    async def _release(self, receiver: ClaimedReceiver, failures: int) -> None:
+        """Releases a receiver, as soon as the database responds. If that is closing time, another server does it."""
+        while True:
+            try:
+                return await self._database.run(receivers.release, receiver, failures)
+            except StorageError as error:
+                log.warning("a receiver of webhooks is not released: %s", error)
+            if self._closing:
+                return None
+            await asyncio.sleep(POLL_INTERVAL)
 
     async def _attempt(self, message: Message) -> AttemptResult:
         started, status, reason = time.monotonic(), None, None

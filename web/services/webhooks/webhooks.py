@@ -6,6 +6,7 @@ from storage.database import Database
 from storage.database.pages import Page
 from storage.tables import deliveries, webhooks
 from storage.tables.deliveries import Attempt
+from storage.tables.ledger import ServerInstance
 from storage.tables.webhooks import Event, IssuedWebhook, StoredWebhook
 from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue
@@ -17,15 +18,22 @@ from web.services.webhooks.outgoing import Outgoing, OutgoingError
 class Webhooks:
     """Creates, lists and deletes webhooks, and their secrets. Tests them, and sends messages again.
 
-    `sender` sends the messages. Emails have a link to the dashboard, which is beside the API at `base_url`.
+    `sender` sends the messages. `owner` is this run of this server. Emails have a link to the dashboard, which is
+    beside the API at `base_url`.
     """
 
     def __init__(
-        self, database: Database, outgoing: Outgoing, email_queue: EmailQueue, metrics: WebhookMetrics, base_url: str
+        self,
+        database: Database,
+        owner: ServerInstance,
+        outgoing: Outgoing,
+        email_queue: EmailQueue,
+        metrics: WebhookMetrics,
+        base_url: str,
     ) -> None:
         self._database = database
         self._outgoing = outgoing
-        self.sender = Deliveries(database, outgoing, email_queue, metrics, base_url)
+        self.sender = Deliveries(database, owner, outgoing, email_queue, metrics, base_url)
 
     async def create(self, account: str, url: str, events: Collection[Event]) -> IssuedWebhook:
         """Creates a webhook for these events. Raises InvalidParameter and TooManyWebhooks.
