@@ -28,8 +28,17 @@ _REPETITION = 60.0  # seconds between records of an outage
 # Until somebody repairs the machine, every request may have them; no traceback tells more.
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
 _VERBOSE_LIBRARIES = (
-    *("tornado", "python_multipart", "asyncio", "httpx", "mcp", "stripe", "pikepdf"),
-    *("tornado.application", "distributed", "distributed.client", "distributed.gc"),  # distributed configures each
+    "tornado",
+    "python_multipart",
+    "asyncio",
+    "httpx",
+    "mcp",
+    "stripe",
+    "pikepdf",
+    "tornado.application",
+    "distributed",
+    "distributed.client",
+    "distributed.gc",  # distributed configures each
 )
 
 
@@ -74,8 +83,10 @@ class OutageFilter(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         kind: Hashable = (record.name, record.msg)
         if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
-            kind, record.exc_info = error.strerror, None
-            record.msg, record.args = f"{record.getMessage()}: {error.strerror}", ()
+            kind = error.strerror
+            record.exc_info = None
+            record.msg = f"{record.getMessage()}: {error.strerror}"
+            record.args = ()
         elif not getattr(record, "outage", False):
             return True
         passed, dropped = self._latest.get(kind, (-_REPETITION, 0))

@@ -15,7 +15,8 @@ REGISTRATIONS_PER_ADDRESS = 50  # per DAY
 TRIALS_PER_ADDRESS = 5  # conversions without an API key, per DAY
 TRIAL_PREVIEWS_PER_ADDRESS = 300  # previews and inspections for the landing page, per DAY
 TRIAL_CREDITS_PER_DAY = 2_000  # for the trials of all addresses
-HOUR, DAY = 3_600, 86_400  # seconds
+HOUR = 3_600  # seconds
+DAY = 86_400
 
 
 TierName: TypeAlias = Literal["free", "paid"]

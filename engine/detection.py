@@ -49,7 +49,9 @@ class Detection:
 
         `head` is its first HEAD bytes, or all. Raises UnknownFormat, reason `unrecognized`.
         """
-        best, best_rank, extension = None, (0, True), _extension(filename)
+        best = None
+        best_rank = (0, True)
+        extension = _extension(filename)
         for fmt, (places, score) in self._beginning_as(head):
             if fmt.name in without or not all(head[place].startswith(magics) for place, magics in places):
                 continue

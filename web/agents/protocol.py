@@ -32,7 +32,9 @@ async def reply(
     tools: AgentTools, path: str, headers: Iterable[tuple[str, str]], body: bytes
 ) -> tuple[int, list[tuple[str, str]], bytes]:
     """Returns the status, headers and body of the response to a message over HTTP: there are no sessions."""
-    status, received, parts = 500, [], []
+    status = 500
+    received = []
+    parts = []
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}

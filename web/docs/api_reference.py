@@ -171,7 +171,9 @@ class _Reader:
 
     def _responses(self, operation: Schema) -> Iterator[Response]:
         for status, declared in operation["responses"].items():
-            response, fields, example = self._resolve(declared), tuple[Field, ...](), None
+            response = self._resolve(declared)
+            fields = tuple[Field, ...]()
+            example = None
             if status.startswith("2") and _JSON in response["content"]:
                 media = response["content"][_JSON]
                 data = self._resolve(media["schema"]).get("properties", {}).get("data", {})

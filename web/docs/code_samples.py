@@ -203,7 +203,9 @@ def php(call: Call) -> str:
 def go(call: Call) -> str:
     """The request with Go's standard library. Omits the handling of local errors for brevity."""
     packages = ["io", "log", "net/http", "os"]
-    lines, content_type, source = [], None, "nil"
+    lines = []
+    content_type = None
+    source = "nil"
     if call.is_form:
         packages += ["bytes", "mime/multipart"]
         lines += ["var body bytes.Buffer", "form := multipart.NewWriter(&body)"]

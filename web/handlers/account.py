@@ -106,7 +106,9 @@ class AccountResource(BaseHandler):
     async def get(self) -> None:
         """Get the account, its balance and its limits"""
         stored = await self.services.files.stored_bytes(self.client().id)
-        account, tier, settings = self.client(), self.client().tier, self.services.settings
+        account = self.client()
+        tier = self.client().tier
+        settings = self.services.settings
         limits = schemas.Limits(
             max_file_size=tier.max_file_size,
             max_batch_files=settings.max_batch_files,

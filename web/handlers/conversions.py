@@ -257,9 +257,12 @@ class TryPreview(PageHandler):
     async def post(self) -> None:
         target = self.input.fields(PreviewFields).output_format
         if target is None:
-            target, allowed, fixed = _PREVIEW_FORMAT, frozenset({"password"}), _PREVIEW_OPTIONS
+            target = _PREVIEW_FORMAT
+            allowed = frozenset({"password"})
+            fixed = _PREVIEW_OPTIONS
         else:
-            allowed, fixed = _SAMPLE_OPTIONS, MappingProxyType({"width": _SAMPLE_SIDE, "height": _SAMPLE_SIDE})
+            allowed = _SAMPLE_OPTIONS
+            fixed = MappingProxyType({"width": _SAMPLE_SIDE, "height": _SAMPLE_SIDE})
             if self.input.form.file("file").format.name != "png":
                 raise InvalidParameter("A sample has to be a PNG.", reason="malformed", param="file")
         request = await conversion_request(self, target=target)

@@ -45,8 +45,10 @@ class Purchase(BaseHandler):
 
         Open `checkout_url` in a browser. The credits are added when the payment provider confirms the payment.
         """
-        fields, idempotency = self.input.json_fields(PurchaseFields), self.input.idempotent_request(self.client().id)
-        language, checkout = fields.language or DEFAULT_LANGUAGE, self.services.payments.checkout
+        fields = self.input.json_fields(PurchaseFields)
+        idempotency = self.input.idempotent_request(self.client().id)
+        language = fields.language or DEFAULT_LANGUAGE
+        checkout = self.services.payments.checkout
         response = await checkout.purchase_once(self.client(), fields.pack, language, idempotency)
         self.respond(self.unwrap_replay(response).data)
 
@@ -93,7 +95,8 @@ class CheckoutAction(PageHandler):
     """Pays a purchase with the code that the server has logged at its start; declines or cancels it without."""
 
     async def post(self, session: str, action: str) -> None:
-        purchase, simulation = await _purchase(self, session), _simulation(self)
+        purchase = await _purchase(self, session)
+        simulation = _simulation(self)
         success_url, cancel_url = return_urls(simulation.root, purchase.purchase_id)
         if action == "cancel":
             return self.redirect(cancel_url, status=303)

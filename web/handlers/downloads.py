@@ -70,7 +70,8 @@ class FileLinks(BaseHandler):
 
         Anyone with the link can download the result without an API key, until it expires or the file is deleted.
         """
-        files, seconds = self.services.files, self.input.json_fields(LinkFields).expires_in
+        files = self.services.files
+        seconds = self.input.json_fields(LinkFields).expires_in
         link = await files.link(await files.find(self.client().id, file_id), seconds)
         self.respond(FileLink(f"{self.services.settings.base_url}/links/{link.token}", link.expires_at))
 

@@ -28,7 +28,8 @@ async def accept_job(handler: BaseHandler, request: ConversionRequest) -> Respon
 
 async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None:
     """Responds with an accepted job, or if it ends while the client waits, with the job and its result in one."""
-    job, preferences = dict(response.data), handler.preferences
+    job = dict(response.data)
+    preferences = handler.preferences
     account = handler.client().id
     ended = False
     if preferences.respond_async and preferences.wait is not None:
@@ -70,7 +71,8 @@ class JobResource(BaseHandler):
 
         With the header `Prefer: wait=N`, the response is held until the job ends, for at most N seconds.
         """
-        job, seconds = await self.services.jobs.find(self.client().id, job_id), self.preferences.wait
+        job = await self.services.jobs.find(self.client().id, job_id)
+        seconds = self.preferences.wait
         if seconds is not None:
             job = await self.services.jobs.wait(job, seconds)
             self.set_header("Preference-Applied", self.preferences.applied)

@@ -41,7 +41,8 @@ class PresetResource(BaseHandler):
         if not re.fullmatch(PRESET_NAME, name):
             message = "The name of a preset has 1 to 50 letters, digits, hyphens and underscores."
             raise InvalidParameter(message, reason="malformed", param="name")
-        fields, options = self.input.json_fields(KeptFields), self.input.options_given()
+        fields = self.input.json_fields(KeptFields)
+        options = self.input.options_given()
         self.input.outputs_given(fields.outputs or ())
         kept = {**fields.model_dump(exclude_none=True), **options}
         stored = await self.services.database.run(presets.put, self.client().id, name, json.dumps(kept))

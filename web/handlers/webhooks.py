@@ -76,7 +76,8 @@ class WebhookDeliveries(BaseHandler):
     @Operation(id="listDeliveries", tag="Webhooks", query=PageQuery, responses=(json_response(schemas.AttemptList),))
     async def get(self, webhook_id: str) -> None:
         """List the attempts to deliver messages to a webhook"""
-        query, account = self.input.query_fields(PageQuery), self.client().id
+        query = self.input.query_fields(PageQuery)
+        account = self.client().id
         page = await self.services.webhooks.list_attempts(account, webhook_id, limit=query.limit, cursor=query.cursor)
         self.respond(schemas.AttemptList(page.values, page.next_cursor))
 

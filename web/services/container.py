@@ -70,7 +70,10 @@ class Services:
         cluster: ReadState | None,
         process: ServerProcess,
     ) -> None:
-        self.settings, self.registry, self.detector, self.process = settings, registry, detector, process
+        self.settings = settings
+        self.registry = registry
+        self.detector = detector
+        self.process = process
         folder = process.folder(settings.data_dir.absolute())
         self.work_files = _open_work_files(folder / "jobs", settings, process)
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
@@ -83,7 +86,8 @@ class Services:
         idempotency = IdempotencyService(database, owner, releases)
         self.webhooks = Webhooks(database, owner, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
-        self.accounts, self.trials = Accounts(database), Trials(database, limiter)
+        self.accounts = Accounts(database)
+        self.trials = Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges = Charges(database, owner, releases)
         self.admission = Admission(settings.workers, memory=job_memory(), processes=process.count)
@@ -94,7 +98,8 @@ class Services:
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
         )
-        self.request_log, self.in_flight = RequestLog(database, metrics.http), InFlightRequests()
+        self.request_log = RequestLog(database, metrics.http)
+        self.in_flight = InFlightRequests()
         self.heartbeat = Heartbeat(database, owner)
         self.maintenance = Maintenance(database, self.files, settings.data_dir, metrics)
 
@@ -108,8 +113,12 @@ class Services:
         jobs_by_key: bool,
     ) -> None:
         """Opens the services of files, conversions, batches and jobs."""
-        database, registry, metrics, settings = self.database, self.registry, self.metrics, self.settings
-        retention, max_files = settings.file_retention_seconds, settings.max_batch_files
+        database = self.database
+        registry = self.registry
+        metrics = self.metrics
+        settings = self.settings
+        retention = settings.file_retention_seconds
+        max_files = settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
         additional_files = AdditionalFiles(files, self.work_files, registry)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 ROLES = ("scheduler", "server", "worker")
 _AUTHORITY = "authority"
-_CERTIFICATE, _KEY, _CA = "certificate.pem", "key.pem", "ca.pem"
+_CERTIFICATE = "certificate.pem"
+_KEY = "key.pem"
+_CA = "ca.pem"
 _ACCEPT_CONNECTIONS = ("scheduler", "worker")
 _ONE_DAY = timedelta(days=1)  # clocks differ
 

@@ -206,7 +206,9 @@ class JobRunner(WorkerPlugin):
             raise NotFound("file")
 
     async def _reply(self, result: TaskResult, output: WorkFile, url: str) -> Reply:
-        reply, size, digest = result_reply(result, reusable=False), output.size, await output.digest()
+        reply = result_reply(result, reusable=False)
+        size = output.size
+        digest = await output.digest()
         if size <= MAX_INLINE:
             return reply, await run_in_thread(output.descriptor, os.pread, size, 0), size, digest
         await self.transfers.write(url, output.descriptor)

@@ -99,7 +99,9 @@ class ClusterConnection:
         self._servers = 1
         self._client: Client | None = None
         self._polling: asyncio.Task[None] | None = None
-        self._first_update, self._outdated, self._echoed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._first_update = asyncio.Event()
+        self._outdated = asyncio.Event()
+        self._echoed = asyncio.Event()
         self._last_usable = monotonic()
         self._signs: dict[str, tuple[float, float]] = {}  # by address: the latest sign, and the time of its update
         self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker

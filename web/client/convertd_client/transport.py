@@ -169,7 +169,9 @@ def _interruption(error: httpx.TransportError, *, repeatable: bool) -> ConvertdE
 
 def _refusal(response: httpx.Response, *, repeatable: bool) -> ConvertdError:
     """Returns the error of a response; `retryable` is set if another attempt is safe and may succeed."""
-    status, after, body = response.status_code, response.headers.get("Retry-After", ""), _json(response).get("error")
+    status = response.status_code
+    after = response.headers.get("Retry-After", "")
+    body = _json(response).get("error")
     if not isinstance(body, dict):
         message = f"The server returned status {status} with an unexpected body."
         body = {"code": UnexpectedAnswer.code, "message": message, "retryable": status in (502, 503, 504)}

@@ -28,7 +28,8 @@ from web.api.values import Flat, Inline
 from web.services.accounts.accounts import Account
 from web.services.conversions.conversion_request import ConversionRequest
 
-_MAX_WARNINGS, _MAX_MESSAGE = 10, 300  # warnings and characters of their messages in a header
+_MAX_WARNINGS = 10  # warnings and characters of their messages in a header
+_MAX_MESSAGE = 300
 
 
 class TrialsUsed(RateLimited):

@@ -16,7 +16,8 @@ from storage.tables.usage import DayUsage, PairUsage, UsageReport
 from web.api.fields import Period
 from web.services.accounts.accounts import Account
 
-WIDTH, HEIGHT = 720, 180  # SVG units
+WIDTH = 720  # SVG units
+HEIGHT = 180
 _GAP = 0.25  # share of the width of a day
 _MAX_BARS = 8
 _MAX_MONTHS = 12
@@ -61,7 +62,8 @@ def daily_chart(days: Sequence[DayUsage], start: int, end: int) -> Chart:
     width = round(day_width * (1 - _GAP), 2)
     columns = []
     for index in range(number):
-        day, x = first + timedelta(days=index), round((index + _GAP / 2) * day_width, 2)
+        day = first + timedelta(days=index)
+        x = round((index + _GAP / 2) * day_width, 2)
         usage = used.get(day.isoformat())
         succeeded, failed = (usage.conversions - usage.failed, usage.failed) if usage else (0, 0)
         columns.append(Column(day, x, width, HEIGHT * succeeded / top, HEIGHT * failed / top, usage))
@@ -98,7 +100,8 @@ def _round_up(number: int) -> int:
 
 def recent_months(account: Account) -> list[str]:
     """The months since the account was created as YYYY-MM, at most 12, newest first."""
-    created, month = datetime.fromtimestamp(account.created_at, UTC), datetime.now(UTC).replace(day=1)
+    created = datetime.fromtimestamp(account.created_at, UTC)
+    month = datetime.now(UTC).replace(day=1)
     months: list[str] = []
     while len(months) < _MAX_MONTHS and (month.year, month.month) >= (created.year, created.month):
         months.append(f"{month:%Y-%m}")

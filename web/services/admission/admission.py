@@ -31,7 +31,8 @@ SHORT_DEADLINE = 8.0
 _MAX_RETRY_AFTER = 30  # seconds
 _REQUESTS_COME = 10.0  # seconds after a request in which more are expected
 _LONG = 2 * LONG  # seconds after which a job in a slot for short ones counts as long
-_STRETCH_WEIGHT, _MAX_STRETCH = 0.1, 20.0  # of the latest job in the moving average, and of any job
+_STRETCH_WEIGHT = 0.1  # of the latest job in the moving average, and of any job
+_MAX_STRETCH = 20.0
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 
 
@@ -51,7 +52,8 @@ class Admission:
     def __init__(
         self, slots: int, *, memory: float = inf, processes: int = 1, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._records, self._costs = TenantRecords(clock), TaskCosts()
+        self._records = TenantRecords(clock)
+        self._costs = TaskCosts()
         self._stretch = dict.fromkeys(Kind, 1.0)  # seconds in a slot for a second of CPU time
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven, self._requests_come)
         self._latest_request = -inf
@@ -135,7 +137,8 @@ class Admission:
         """
         if self._closed:
             raise self._stopping()
-        job.memory, job.ready = memory, True
+        job.memory = memory
+        job.ready = True
         try:
             self._start_next()
             if job.started_at is None:
@@ -152,7 +155,8 @@ class Admission:
 
         One in the background may run for `seconds`.
         """
-        plans, tenant = tuple(plans), job.tenant
+        plans = tuple(plans)
+        tenant = job.tenant
         limits = TaskLimits(cpu=max(cpu_limit(plan, size) for plan in plans))
         if seconds is not None:
             limits = TaskLimits(seconds=seconds, cpu=2 * seconds)

@@ -160,7 +160,9 @@ class FairQueue:
 
         Running jobs continue.
         """
-        self._slots, self._memory, self._sharers = slots, memory, sharers
+        self._slots = slots
+        self._memory = memory
+        self._sharers = sharers
 
     def add(self, job: QueuedTask) -> None:
         """Queues a job."""
@@ -207,7 +209,8 @@ class FairQueue:
         """Counts a short job, which takes longer than expected, as a long one, if it still runs. Returns whether."""
         if job not in self._running:
             return False
-        job.kind, job.misjudged = Kind.LONG, True
+        job.kind = Kind.LONG
+        job.misjudged = True
         return True
 
     def expected_wait(self, tenant: Tenant, kind: Kind) -> float:
@@ -257,7 +260,8 @@ class FairQueue:
 
     def _candidates(self, now: float) -> list[QueuedTask]:
         """The first job of each lane and kind that has a slot, in the order in which they start."""
-        counts, found = self._count(self._running), list[tuple[int, QueuedTask]]()
+        counts = self._count(self._running)
+        found = list[tuple[int, QueuedTask]]()
         for kind in Kind:
             if not self._waiting[kind] or not self._has_slot(Standing.PROVEN, kind, counts):
                 continue

@@ -79,7 +79,8 @@ class TenantRecords:
         if key not in self._records:
             record = self._use(key)
             if standing is Standing.RESTRICTED:
-                record.overrun_points, record.overrun_at = _MAX_OVERRUNS * _SUCCESSES_PER_OVERRUN, self._clock()
+                record.overrun_points = _MAX_OVERRUNS * _SUCCESSES_PER_OVERRUN
+                record.overrun_at = self._clock()
             self._set_short_jobs(key, PROVING_JOBS if standing is Standing.PROVEN else 0)
 
     def expected_seconds(self, tenant: Tenant) -> float:

@@ -61,7 +61,8 @@ class Charge:
         the connection to the database is lost during the commit and cannot be restored, and the errors of `finish`.
         """
         first, *others = [replace(self._usage, output_format=name, bytes_out=size) for name, size in made]
-        others, started = [replace(one, bytes_in=0) for one in others], monotonic()
+        others = [replace(one, bytes_in=0) for one in others]
+        started = monotonic()
         try:
             account = None if alone else self._hold.account
             return await self._database.run(_settle, account, self._hold, first, others, save, self._finish)

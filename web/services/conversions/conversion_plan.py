@@ -54,7 +54,8 @@ class ConversionPlan:
         if outcome.outputs is None:
             target, media_type = self._target_of(outcome)
         else:
-            target, media_type = self.plans[0].target, ZIP
+            target = self.plans[0].target
+            media_type = ZIP
         return replace(
             outcome,
             output_format=outcome.output_format if outcome.outputs else target.name,
@@ -95,7 +96,8 @@ def read_outputs(
 
 def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPlan:
     """Plans a request whose files are there. Raises ConversionError; of an output, with its index."""
-    sources, first = list[FileFormat](), len(request.uploads) - len(request.file_names)
+    sources = list[FileFormat]()
+    first = len(request.uploads) - len(request.file_names)
     for index, upload in enumerate(request.uploads):
         with nullcontext() if index < first else file_errors(request.file_names[index - first].partition("=")[0]):
             sources.append(upload.format)

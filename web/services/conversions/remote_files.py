@@ -120,7 +120,9 @@ class RemoteFiles:
     async def _fetch(
         self, account: Account, file: RemoteFile, target: WorkFile, ends: float, total: "_Total"
     ) -> Upload:
-        limit, tenant, loop = account.tier.max_file_size, account.tenant, asyncio.get_running_loop()
+        limit = account.tier.max_file_size
+        tenant = account.tenant
+        loop = asyncio.get_running_loop()
         turns = self._turns.setdefault(tenant.id, asyncio.Semaphore(tenant.max_jobs))
         try:
             async with asyncio.timeout_at(ends), turns:

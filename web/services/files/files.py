@@ -192,7 +192,8 @@ class Files:
         result = StoredResult(blob, outcome.processed_size, to_json_text(outcome))
 
         def save(transaction: Transaction, *, saved: bool = False) -> ResponseData:
-            account, file = request.account.id, request.file
+            account = request.account.id
+            file = request.file
             if saved:
                 made = files.find_by_result(transaction, account, blob)
             else:

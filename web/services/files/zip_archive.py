@@ -30,7 +30,8 @@ async def zip_blocks(entries: Sequence[Entry], read: ReadBlob) -> AsyncIterator[
 
     Entries of the same name are numbered. They are not compressed further: most results are compressed already.
     """
-    written, unique = _Written(), UniqueNames()
+    written = _Written()
+    unique = UniqueNames()
     # Level 0 of Deflate instead of no compression: the size of an entry follows its content, which readers of a stream
     # can only find the end of if it is marked.
     with ZipFile(written, "w", ZIP_DEFLATED, compresslevel=0) as archive:
@@ -58,5 +59,6 @@ class _Written(io.RawIOBase):
         return len(memoryview(data))
 
     def take(self) -> bytes:
-        taken, self._pending = bytes(self._pending), bytearray()
+        taken = bytes(self._pending)
+        self._pending = bytearray()
         return taken

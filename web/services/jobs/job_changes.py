@@ -49,7 +49,8 @@ class ServerMessages:
 
     async def flush(self) -> None:
         """Sends the pending messages. If that fails, they are lost."""
-        messages, self._unsent = list(self._unsent), {}
+        messages = list(self._unsent)
+        self._unsent = {}
         try:
             await self._database.notify(_CHANNEL, messages)
         except Exception as error:

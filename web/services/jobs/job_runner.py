@@ -183,7 +183,8 @@ class JobRunner:
                 await self._requeue(job, NOTHING, counted=False)
 
     def _start(self, run: ClaimedRun) -> None:
-        job, admitted = run.job, run.admit()  # at once, so that no further job is claimed for the same slot
+        job = run.job  # at once, so that no further job is claimed for the same slot
+        admitted = run.admit()
         if job.crashes:
             self._alone_until = monotonic() + ALONE
         task = asyncio.create_task(self._run(run, admitted))
@@ -207,7 +208,8 @@ class JobRunner:
 
     async def _run(self, run: ClaimedRun, admitted: QueuedTask) -> None:
         """Runs a job, and ends it or queues it again."""
-        job, is_charged = run.job, run.crowd is None
+        job = run.job
+        is_charged = run.crowd is None
         try:
             with run.place:
                 messages = await self._attempt(run, admitted)
@@ -232,8 +234,10 @@ class JobRunner:
 
     async def _attempt(self, run: ClaimedRun, admitted: QueuedTask) -> int:
         """Runs a job and completes it. Returns the number of messages about that."""
-        job, account = run.job, run.account
-        request, retention = StoredSpec.from_text(job.request), self._files.retention
+        job = run.job
+        account = run.account
+        request = StoredSpec.from_text(job.request)
+        retention = self._files.retention
         if request.batch_id:
             run.place.close()  # its files are admitted one by one
             changes = self._jobs.changes
@@ -259,7 +263,8 @@ class JobRunner:
 
     async def _fail(self, job: ClaimedJob, error: Exception, use: LaneUse = NOTHING) -> None:
         """Queues a job for another attempt, or ends it with the error."""
-        public, died = public_error(error), isinstance(error, WorkerCrashed | Killed)
+        public = public_error(error)
+        died = isinstance(error, WorkerCrashed | Killed)
         # An error of the engine would be the same again.
         again = not isinstance(error, ConversionError) and (public.retryable or isinstance(public, ServerError))
         if isinstance(error, _OUTAGES):
@@ -312,7 +317,8 @@ def _claim(
     transaction: Transaction, owner: ServerInstance, least: Standing, *, idle: bool
 ) -> tuple[Claim, Account | None]:
     """Claims a job of an account of the least standing or above. Returns also the account."""
-    proven, restricted = least is Standing.PROVEN, least is Standing.RESTRICTED
+    proven = least is Standing.PROVEN
+    restricted = least is Standing.RESTRICTED
     claim = job_runs.claim(transaction, owner, proven=proven, restricted=restricted, idle=idle)
     account = None if claim.job is None else Account.from_storage(accounts.get(transaction, claim.job.account), "")
     return claim, account

@@ -47,7 +47,8 @@ def server_instance(data_dir: Path) -> ServerInstance:
     another place, the folder can be a copy, whose original is in use. It gets an id of its own then, because servers
     with the same id would release each other's holds.
     """
-    path, folder = data_dir / "server", data_dir.stat()
+    path = data_dir / "server"
+    folder = data_dir.stat()
     place = f"{os.uname().nodename} {folder.st_dev}:{folder.st_ino}"
     server, _, known_place = path.read_text().strip().partition(" ") if path.exists() else ("", "", "")
     if known_place != place:

@@ -126,9 +126,11 @@ def _control_group_limits(root: Path) -> Iterator[int]:
     for line in membership.read_text().splitlines() if membership.exists() else []:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            top, name = root / "sys/fs/cgroup", "memory.max"
+            top = root / "sys/fs/cgroup"
+            name = "memory.max"
         elif controllers == "memory":
-            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            top = root / "sys/fs/cgroup/memory"
+            name = "memory.limit_in_bytes"
         else:
             continue
         group = Path(path.lstrip("/"))

@@ -29,9 +29,47 @@ with lazy_imports():
 log = logging.getLogger("convertd.checkout")
 
 _STRIPE_LOCALES = (
-    *("bg", "cs", "da", "de", "el", "en", "en-GB", "es", "es-419", "et", "fi", "fil", "fr", "fr-CA"),
-    *("hi-IN", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl"),
-    *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
+    "bg",
+    "cs",
+    "da",
+    "de",
+    "el",
+    "en",
+    "en-GB",
+    "es",
+    "es-419",
+    "et",
+    "fi",
+    "fil",
+    "fr",
+    "fr-CA",
+    "hi-IN",
+    "hr",
+    "hu",
+    "id",
+    "it",
+    "ja",
+    "ko",
+    "lt",
+    "lv",
+    "ms",
+    "mt",
+    "nb",
+    "nl",
+    "pl",
+    "pt",
+    "pt-BR",
+    "ro",
+    "ru",
+    "sk",
+    "sl",
+    "sv",
+    "th",
+    "tr",
+    "vi",
+    "zh",
+    "zh-HK",
+    "zh-TW",
 )
 DEFAULT_LANGUAGE = "en"
 SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
@@ -97,7 +135,8 @@ class Checkout:
         if self._provider is None:
             raise CheckoutNotConfigured
         purchase = await self._database.run(purchases.begin, account.id, pack.name, pack.credits, pack.price, CURRENCY)
-        purchase_id, locale = purchase.purchase_id, stripe_locale(language)
+        purchase_id = purchase.purchase_id
+        locale = stripe_locale(language)
         try:
             session = await self._provider.open(purchase, account.email, locale)
         except CheckoutUnavailable:

@@ -101,7 +101,9 @@ class StripeSession(_StripeObject):
     customer: StripeCustomer | None = Field(None, validation_alias="customer_details")
 
     def report(self, event: Event) -> CheckoutReport:
-        payment, amount, tax = self.payment_intent, self.amount_total, self.tax if self.taxed else None
+        payment = self.payment_intent
+        amount = self.amount_total
+        tax = self.tax if self.taxed else None
         buyer = self.customer.lines() if self.customer else None
         return CheckoutReport(self.id, self.client_reference_id, event.id, payment, amount, self.currency, tax, buyer)
 
@@ -116,11 +118,14 @@ class StripeReversal(_StripeObject):
     status: str | None = None
 
     def reversal(self, event: Event, kind: Kind) -> Reversal:
-        status, undone, final = self.status or "", False, False
+        status = self.status or ""
+        undone = False
+        final = False
         if kind == "refund":  # it can fail long after its creation
             undone = final = status in _UNDONE_REFUND
         elif kind == "dispute":  # its amount is withheld until the dispute is won, unless it is only a warning
-            undone, final = status.startswith(_RETURNED_DISPUTE), status in _CLOSED_DISPUTE
+            undone = status.startswith(_RETURNED_DISPUTE)
+            final = status in _CLOSED_DISPUTE
         amount = 0 if undone else self.amount
         return Reversal(self.id, self.payment_intent or "", kind, amount, event.created, final)
 
@@ -247,7 +252,8 @@ class PaymentEvents:
             raise InvalidParameter(message, reason="invalid_signature", param="Stripe-Signature")
 
     async def _on_session(self, event: Event, session: StripeSession) -> str:
-        kind, report = event.type.removeprefix(_SESSION_EVENT), session.report(event)
+        kind = event.type.removeprefix(_SESSION_EVENT)
+        report = session.report(event)
         if kind in _PAID_EVENTS and session.payment_status == "paid":
             outcome = await self._database.run(purchases.pay, report)
             if outcome == "unknown_purchase" and is_id("pur", session.client_reference_id or ""):
@@ -302,7 +308,8 @@ def open_payments(
 ) -> Payments:
     """Payments through Stripe if its keys are set; simulated, with the code, if enabled; else disabled."""
     root = settings.base_url.removesuffix("/api/v1")
-    key, secret = settings.stripe_secret_key, settings.stripe_webhook_secret
+    key = settings.stripe_secret_key
+    secret = settings.stripe_webhook_secret
     provider: Provider | None = None
     simulation: SimulatedCheckout | None = None
     if key is not None and secret is not None:

@@ -111,7 +111,9 @@ class Deliveries:
 
     async def _send_to(self, receiver: ClaimedReceiver) -> None:
         """Sends messages to a receiver for some seconds, or until it fails too often. Releases it then."""
-        waiting, failures, ends = deque(receiver.messages), receiver.failures, time.monotonic() + _ROUND
+        waiting = deque(receiver.messages)
+        failures = receiver.failures
+        ends = time.monotonic() + _ROUND
 
         async def send_in_turn() -> None:
             nonlocal failures
@@ -144,7 +146,9 @@ class Deliveries:
             await asyncio.sleep(POLL_INTERVAL)
 
     async def _attempt(self, message: Message) -> AttemptResult:
-        started, status, reason = time.monotonic(), None, None
+        started = time.monotonic()
+        status = None
+        reason = None
         headers = {"Content-Type": "application/json", **_signature(message, self._clock())}
         sending = self._outgoing.request(
             "POST", message.url, seconds=self.timeout, headers=headers, content=message.body.encode()
@@ -169,7 +173,8 @@ class Deliveries:
         """Sends an email about a webhook that has ended."""
         self._metrics.disabled.labels(reason).inc()
         log.info("webhook disabled", extra={"fields": {"webhook_id": message.webhook, "reason": reason}})
-        host, owner = httpx.URL(message.url).netloc.decode(), await self._database.run(accounts.get, account)
+        host = httpx.URL(message.url).netloc.decode()
+        owner = await self._database.run(accounts.get, account)
         self._email_queue.enqueue(disabled_webhook_email(owner.email, host, reason, self._page))
 
 

@@ -52,7 +52,8 @@ _TIMEOUTS = {"timeout": {"connect": 5.0}}  # seconds for each address
 _RESOLVERS = 256  # threads; a name server can keep one waiting for half a minute
 _MAX_HEAD = 32 << 10  # bytes before the body, with informational responses; each of those takes 0.1 ms to parse
 _AT_A_TIME = 4096  # bytes of them that are parsed before other requests go on
-_MIN_PARTS, _MIN_PART = 10_000, 64  # parts of a body, beyond which they have as many bytes on average
+_MIN_PARTS = 10_000  # parts of a body, beyond which they have as many bytes on average
+_MIN_PART = 64
 _PARTS_AT_A_TIME = 100
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOST = re.compile(r"[0-9a-z_.-]+|[0-9a-f:.]+")  # a name in ASCII, or an address
@@ -134,7 +135,8 @@ class Outgoing:
             raise OutgoingError("invalid_url", "The URL must begin with http:// or https://.")
         if parsed.userinfo:
             raise OutgoingError("invalid_url", "The URL must not contain a user name or password.")
-        host, port = parsed.raw_host.decode(), parsed.port
+        host = parsed.raw_host.decode()
+        port = parsed.port
         if not _HOST.fullmatch(host) or (port is not None and port not in _PORTS):
             raise OutgoingError("invalid_url", "The URL needs a valid host.")
         address = parse_literal(host)
@@ -183,7 +185,8 @@ class Outgoing:
         Everything, the block included, must end within `seconds`. The `headers` are sent to the first host only. Raises
         OutgoingError, also if the body turns out to be longer than `max_bytes`, or is compressed.
         """
-        ends, current = asyncio.get_running_loop().time() + seconds, self.check_url(url)
+        ends = asyncio.get_running_loop().time() + seconds
+        current = self.check_url(url)
         first = _origin(current)
         for _ in range(MAX_REDIRECTS + 1):
             left = ends - asyncio.get_running_loop().time()
