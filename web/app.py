@@ -75,8 +75,16 @@ def assemble(
 
     detector = file_detector(settings, registry, executor)
     on_files = executor if isinstance(executor, FileExecutor) else DescriptorExecutor(executor)
-    blobs, process = open_blobs(settings), process or ServerProcess()
-    return Services(settings, registry, on_files, detector, blobs, openapi, cluster, process)
+    return Services(
+        settings=settings,
+        registry=registry,
+        executor=on_files,
+        detector=detector,
+        blobs=open_blobs(settings),
+        make_openapi=openapi,
+        cluster=cluster,
+        process=process or ServerProcess(),
+    )
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Call:
-    """A conversion, or a tool on files, `further` ones by the names of their parameters.
+    """A conversion, or a tool on files, `additional` ones by the names of their parameters.
 
     The result is written to `output`, or stored by the server. A `dry_run` only inspects the file.
     """

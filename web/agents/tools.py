@@ -124,11 +124,11 @@ class AgentTools:
             sources,
             tool.target.name,
             validate_options(self._registry.tool_options(tool.name), given.options),
-            tool.name,
-            {name: self._additional(name, value) for name, value in given.files.items()},
-            self._place(given, sources[0], tool.target.extensions[0], f"-{tool.name}"),
-            given.overwrite,
-            given.as_job,
+            tool=tool.name,
+            additional={name: self._additional(name, value) for name, value in given.files.items()},
+            output=self._place(given, sources[0], tool.target.extensions[0], f"-{tool.name}"),
+            overwrite=given.overwrite,
+            background=given.as_job,
         )
         return await self._backend.run(call)
 

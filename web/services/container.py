@@ -96,7 +96,14 @@ class Services:
         self._make_openapi = make_openapi
         self._documents: ApiDocuments | None = None
         self.readiness = Readiness(
-            registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
+            registry=registry,
+            executor=executor,
+            limiter=limiter,
+            work_files=self.work_files,
+            database=database,
+            blobs=blobs,
+            metrics=metrics.installation,
+            cluster_state=cluster,
         )
         self.request_log = RequestLog(database, metrics.http)
         self.in_flight = InFlightRequests()
@@ -122,16 +129,49 @@ class Services:
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
         additional_files = AdditionalFiles(files, self.work_files, registry)
-        used = self.admission, self.charges, idempotency, files, self.remote_files, additional_files
-        self.conversions = Conversions(registry, executor, *used, metrics)
-        self.batches = Batches(
-            database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
+        self.conversions = Conversions(
+            registry=registry,
+            executor=executor,
+            admission=self.admission,
+            charges=self.charges,
+            idempotency=idempotency,
+            files=files,
+            remote_files=self.remote_files,
+            additional_files=additional_files,
+            metrics=metrics,
         )
-        others = metrics.jobs, additional_files, self.webhooks.sender
-        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *others)
-        requests = RequestLoader(files, self.work_files, registry)
-        conversions = self.conversions, self.batches, files
-        self.job_runner = JobRunner(database, owner, self.admission, self.jobs, requests, *conversions, metrics.jobs)
+        self.batches = Batches(
+            database=database,
+            registry=registry,
+            files=files,
+            work_files=self.work_files,
+            conversions=self.conversions,
+            idempotency=idempotency,
+            releases=self.releases,
+            owner=owner,
+            max_files=max_files,
+        )
+        self.jobs = Jobs(
+            database=database,
+            files=files,
+            conversions=self.conversions,
+            batches=self.batches,
+            idempotency=idempotency,
+            metrics=metrics.jobs,
+            additional_files=additional_files,
+            sender=self.webhooks.sender,
+        )
+        self.job_runner = JobRunner(
+            database=database,
+            owner=owner,
+            admission=self.admission,
+            jobs=self.jobs,
+            requests=RequestLoader(files, self.work_files, registry),
+            conversions=self.conversions,
+            batches=self.batches,
+            files=files,
+            metrics=metrics.jobs,
+        )
 
     async def close(self) -> None:
         """Closes the connections to the payment provider, Redis and the database, when no request uses them.

@@ -279,14 +279,14 @@ def _described(address: str, worker: Mapping[str, Any]) -> _Description | None:
     try:
         counts = worker["metrics"].get("task_counts", {})
         return _Description(
-            address,
-            dict(worker[INSTALLATION]),
-            worker["status"] == "running",
-            int(worker["nthreads"]),
-            int(worker["resources"][MEMORY]),
-            int(counts.get("executing", 0)),
-            int(counts.get("ready", 0)) + int(counts.get("constrained", 0)),
-            float(worker["last_seen"]),
+            address=address,
+            installation=dict(worker[INSTALLATION]),
+            running=worker["status"] == "running",
+            slots=int(worker["nthreads"]),
+            memory=int(worker["resources"][MEMORY]),
+            executing=int(counts.get("executing", 0)),
+            waiting=int(counts.get("ready", 0)) + int(counts.get("constrained", 0)),
+            last_seen=float(worker["last_seen"]),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None

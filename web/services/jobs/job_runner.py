@@ -242,7 +242,13 @@ class JobRunner:
             run.place.close()  # its files are admitted one by one
             changes = self._jobs.changes
             batch = BatchRunner(
-                self._database, self._conversions, self._admission, changes, job, _OUTAGES, run.admitted
+                database=self._database,
+                conversions=self._conversions,
+                admission=self._admission,
+                changes=changes,
+                job=job,
+                fatal=_OUTAGES,
+                admitted=run.admitted,
             )
             response = await self._batches.run(request.request_of(account), await batch.begin())
             result = json.dumps(dict(response.data))

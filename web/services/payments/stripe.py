@@ -105,7 +105,16 @@ class StripeSession(_StripeObject):
         amount = self.amount_total
         tax = self.tax if self.taxed else None
         buyer = self.customer.lines() if self.customer else None
-        return CheckoutReport(self.id, self.client_reference_id, event.id, payment, amount, self.currency, tax, buyer)
+        return CheckoutReport(
+            session=self.id,
+            purchase=self.client_reference_id,
+            event=event.id,
+            payment=payment,
+            amount=amount,
+            currency=self.currency,
+            tax=tax,
+            buyer=buyer,
+        )
 
 
 class StripeReversal(_StripeObject):
