@@ -109,10 +109,10 @@ class Statements:
         self.joined = Statement(f"WITH {named} SELECT * FROM {returned}")
 
 
-def insert(table: str, *names: str, suffix: str = "") -> Statement:
-    """Builds a statement that inserts a row, with a parameter for each column."""
-    values = ", ".join(f":{name}" for name in names)
-    return Statement(f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} WHERE TRUE{suffix}")
+def insert(table: str, columns: str, *, suffix: str = "") -> Statement:
+    """Builds a statement that inserts a row, with a parameter for each of its columns, separated by commas."""
+    values = ", ".join(f":{name}" for name in columns.split(", "))
+    return Statement(f"INSERT INTO {table} ({columns}) SELECT {values} WHERE TRUE{suffix}")
 
 
 @dataclass(frozen=True)

@@ -30,18 +30,7 @@ _ERASED = ("result", "error", "tag", "webhook_url")
 RETENTION = 604_800  # seconds for which deliveries are kept: 7 days
 
 INSERT_DELIVERY = insert(
-    "delivery",
-    "id",
-    "account",
-    "webhook",
-    "url",
-    "host",
-    "event",
-    "body",
-    "job",
-    "attempts",
-    "next_attempt_at",
-    "created_at",
+    "delivery", "id, account, webhook, url, host, event, body, job, attempts, next_attempt_at, created_at"
 )
 MAKE_RECEIVER_DUE = Statement(
     "INSERT INTO receiver (account, host, due_at, free_at, failures) VALUES (:account, :host, :now, 0, 0)"

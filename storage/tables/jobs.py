@@ -117,25 +117,8 @@ ENTER_LANE = Statement(
 )
 INSERT_JOB = insert(
     "job",
-    "id",
-    "account",
-    "number",
-    "state",
-    "operation",
-    "input_format",
-    "output_format",
-    "tag",
-    "webhook_url",
-    "request",
-    "inputs",
-    "size",
-    "holds",
-    "done",
-    "total",
-    "fence",
-    "attempts",
-    "crashes",
-    "created_at",
+    "id, account, number, state, operation, input_format, output_format, tag, webhook_url, request, "
+    "inputs, size, holds, done, total, fence, attempts, crashes, created_at",
 )
 ENTER = Statements(ENTER_LANE, INSERT_JOB)
 CHANGE_LANE = Statement(

@@ -34,7 +34,7 @@ CHARGE_HELD_CREDITS = Statement(
     "UPDATE account SET held = held - :charged, used = used + :charged WHERE TRUE AND id = :account"
     " RETURNING balance, low_credits"
 )
-INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
+INSERT_HOLD = insert("hold", "id, account, amount, state, server, boot, created_at, expires_at")
 # Returns a row once for a purchase.
 END_LOW_CREDITS = Statement(
     "UPDATE account SET low_credits = NULL WHERE id = :account AND low_credits IS NOT NULL RETURNING id"
@@ -48,7 +48,7 @@ END_HOLD = Statement(
 _EXPIRED = "FROM hold WHERE state = 'held' AND expires_at <= :now"
 FIND_EXPIRED_HOLDS = Statement(f"SELECT account {_EXPIRED}")
 END_EXPIRED_HOLDS = Statement(f"DELETE {_EXPIRED} AND account = {_LOCKED_ACCOUNT} RETURNING amount")
-INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
+INSERT_ENTRY = insert("entry", "ref, account, kind, amount, at")
 RESERVE = Statements(HOLD_CREDITS, INSERT_HOLD)
 SETTLE = Statements(END_HOLD, CHARGE_HELD_CREDITS, INSERT_ENTRY, usage.INSERT_USAGE)
 

@@ -43,7 +43,7 @@ END_ATTEMPT = Statement(
     " WHERE id = :delivery AND attempts = :attempt - 1 RETURNING id"
 )
 INSERT_ATTEMPT = insert(
-    "delivery_attempt", "id", "delivery", "attempt", "webhook", "event", "status", "error", "milliseconds", "created_at"
+    "delivery_attempt", "id, delivery, attempt, webhook, event, status, error, milliseconds, created_at"
 )
 
 

@@ -34,8 +34,8 @@ class UsageRecord:
     bytes_out: int = 0
 
 
-_NAMES = [field.name for field in fields(UsageRecord)]
-INSERT_USAGE = insert("usage", "account", *_NAMES, "success", "credits", "at")
+_NAMES = ", ".join(field.name for field in fields(UsageRecord))
+INSERT_USAGE = insert("usage", f"account, {_NAMES}, success, credits, at")
 SUM_USAGE = Statement(
     "SELECT at / 86400, operation, input_format, output_format, success,"
     " COUNT(*), SUM(credits), SUM(bytes_in), SUM(bytes_out) FROM usage"

@@ -123,9 +123,7 @@ class Services:
         database = self.database
         registry = self.registry
         metrics = self.metrics
-        settings = self.settings
-        retention = settings.file_retention_seconds
-        max_files = settings.max_batch_files
+        retention = self.settings.file_retention_seconds
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
         additional_files = AdditionalFiles(files, self.work_files, registry)
@@ -149,7 +147,7 @@ class Services:
             idempotency=idempotency,
             releases=self.releases,
             owner=owner,
-            max_files=max_files,
+            max_files=self.settings.max_batch_files,
         )
         self.jobs = Jobs(
             database=database,
