@@ -325,13 +325,13 @@ async def test_a_dry_run_foresees_the_result(
     def job(name: str, *, dry_run: bool) -> FileJob:
         return FileJob(Task.of(plan, options, dry_run=dry_run), [tmp_path / "in"], tmp_path / name)
 
-    dry_runn = await run_files(executor, job("none", dry_run=True))
+    planned = await run_files(executor, job("none", dry_run=True))
     result = await run_files(executor, job("out", dry_run=False))
 
-    facts = [(one.width, one.height, one.pages, one.file_count) for one in (dry_runn.outcome, result.outcome)]
+    facts = [(one.width, one.height, one.pages, one.file_count) for one in (planned.outcome, result.outcome)]
     assert facts == [expected, expected]
-    assert dry_runn.outcome.warnings == result.outcome.warnings
-    assert (dry_runn.outcome.processed_size, (tmp_path / "none").stat().st_size, dry_runn.trace) == (0, 0, ())
+    assert planned.outcome.warnings == result.outcome.warnings
+    assert (planned.outcome.processed_size, (tmp_path / "none").stat().st_size, planned.trace) == (0, 0, ())
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -147,8 +147,8 @@ def test_written_sizes(name: str, size: tuple[int, int], sizes: str | None, expe
     largest = max(expected)
     assert opened(convert(result.data, "png").data).size == largest
     assert codes(result) == ({"not_enlarged"} if sizes and "256" in sizes and max(size) < 256 else set())
-    dry_runn = dry_run(_REGISTRY.plan([_REGISTRY.formats["png"]], name, options=options), [source], options)
-    assert (dry_runn.width, dry_runn.height) == largest
+    planned = dry_run(_REGISTRY.plan([_REGISTRY.formats["png"]], name, options=options), [source], options)
+    assert (planned.width, planned.height) == largest
 
 
 def test_images_are_centered_in_squares_and_keep_their_transparency() -> None:
@@ -321,8 +321,8 @@ def test_the_squares_that_icns_has(size: tuple[int, int], sizes: str | None, exp
         assert sorted(width * scale for width, _, scale in image.info["sizes"]) == sorted({*expected})[:7]
         assert image.size[0] == expected[-1]
     assert codes(result) == ({"not_enlarged"} if sizes == "16,256" else set())
-    dry_runn = dry_run(_REGISTRY.plan([_REGISTRY.formats["png"]], "icns", options=options), [source], options)
-    assert (dry_runn.width, dry_runn.height) == (expected[-1], expected[-1])
+    planned = dry_run(_REGISTRY.plan([_REGISTRY.formats["png"]], "icns", options=options), [source], options)
+    assert (planned.width, planned.height) == (expected[-1], expected[-1])
 
 
 def test_other_squares_are_refused() -> None:

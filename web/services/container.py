@@ -38,8 +38,9 @@ from web.services.jobs.jobs import Jobs
 from web.services.operation.closing import complete
 from web.services.operation.health import Readiness
 from web.services.operation.heartbeat import Heartbeat
+from web.services.operation.machine import job_memory
 from web.services.operation.maintenance import Maintenance, server_instance
-from web.services.operation.processes import ServerProcess, job_memory
+from web.services.operation.processes import ServerProcess
 from web.services.operation.request_tracking import InFlightRequests, RequestLog
 from web.services.payments.stripe import open_payments
 from web.services.webhooks.outgoing import Outgoing

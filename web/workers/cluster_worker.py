@@ -24,8 +24,8 @@ from web.http.metrics_server import open_listener, start_metrics_server
 from web.metrics import process_registry
 from web.metrics.service import ClusterWorkerMetrics
 from web.services.files.work_files import WorkFiles
+from web.services.operation.machine import job_memory
 from web.services.operation.maintenance import lock_data_folder
-from web.services.operation.processes import job_memory
 from web.workers.cluster_jobs import Installation, JobRunner
 from web.workers.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, check_tls, failure_cause, is_live
 from web.workers.executor_setup import local_executor, start_local_executor

@@ -17,7 +17,7 @@ from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.lazy import lazy_imports
 from engine.registry import Registry
-from web.services.operation.processes import idle_memory
+from web.services.operation.machine import idle_memory
 
 if TYPE_CHECKING:
     from web.metrics.service import InstallationMetrics

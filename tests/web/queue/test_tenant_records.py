@@ -27,7 +27,7 @@ from web.services.admission.task_costs import (
     estimate_memory,
 )
 from web.services.admission.tenant_records import FIRST_MEAN, PROVING_JOBS, SHORT_JOB, TenantRecords
-from web.services.operation.processes import job_memory
+from web.services.operation.machine import job_memory
 
 RESTRICTED, UNPROVEN, PROVEN = Standing
 A, B = Tenant("a", 2, "192.0.2.1"), Tenant("b", 2, "192.0.2.1")

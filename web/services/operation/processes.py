@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -98,43 +97,3 @@ class ProcessGroup:
             parent=parent,
             ready=ready,
         )
-
-
-_JOB_SHARE = 0.7  # the rest is for the server, the database and the disk cache
-_IDLE_SHARE = 0.05
-
-
-def job_memory(root: Path = Path("/")) -> int:
-    """The memory in bytes for all jobs together."""
-    return round(_JOB_SHARE * machine_memory(root))
-
-
-def idle_memory(root: Path = Path("/")) -> int:
-    """The memory in bytes for idle worker processes."""
-    return round(_IDLE_SHARE * machine_memory(root))
-
-
-def machine_memory(root: Path = Path("/")) -> int:
-    """The memory in bytes that this process can use: of the machine, or the limit of its control group."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([machine, *_control_group_limits(root)])
-
-
-def _control_group_limits(root: Path) -> Iterator[int]:
-    """The memory limits in bytes of this process's control groups and their parents, versions 1 and 2."""
-    membership = root / "proc/self/cgroup"
-    for line in membership.read_text().splitlines() if membership.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top = root / "sys/fs/cgroup"
-            name = "memory.max"
-        elif controllers == "memory":
-            top = root / "sys/fs/cgroup/memory"
-            name = "memory.limit_in_bytes"
-        else:
-            continue
-        group = Path(path.lstrip("/"))
-        for folder in (group, *group.parents):
-            limit = top / folder / name
-            if limit.exists() and (text := limit.read_text().strip()) != "max":
-                yield int(text)
