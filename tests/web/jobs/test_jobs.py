@@ -17,7 +17,7 @@ from storage.tables import jobs as jobs_table
 from storage.tables import models
 from storage.tables import servers as server_rows
 from storage.tables.jobs import MAX_UNFINISHED
-from storage.tables.ledger import ServerInstance
+from storage.tables.ledger import FOREVER, ServerInstance
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
@@ -238,6 +238,7 @@ def test_after_an_outage_other_servers_can_give_a_sign_of_life_first(
     database.run_blocking(server_rows.beat, another)
     assert eventually(lambda: beats(back + 2))
     assert (site.get(job)["status"], site.get(job)["attempts"]) == ("processing", 1)
+    assert database.run_blocking(Transaction.rows, models.Job.select(models.Job.lease_until)) == [(FOREVER,)]
     database.run_blocking(Transaction.execute, table.update(alive_at=0).where(table.name == "another"))
     assert eventually(lambda: site.get(job)["attempts"] == 2 or site.get(job)["status"] == "queued")
 
