@@ -68,7 +68,7 @@ class File:
 
 _NAMES = (*(field.name for field in fields(File)), "place", "result_size")
 _COLUMNS = {name: getattr(models.File, name).column_name for name in _NAMES}
-INSERT_FILE = insert("file", *_COLUMNS.values())
+INSERT_FILE = insert("file", ", ".join(_COLUMNS.values()))
 # Files with a `source_file` share its upload. The second number counts results of release 1.0, which have no size.
 SUM_SIZES = Statement(
     "SELECT CAST(COALESCE(SUM(CASE WHEN source IS NOT NULL AND source_file IS NULL THEN original_size ELSE 0 END"

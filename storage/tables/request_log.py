@@ -28,7 +28,7 @@ class LoggedRequest:
 
 
 _NAMES = [field.name for field in fields(LoggedRequest)]
-INSERT_REQUEST = insert("request", *_NAMES, suffix=" ON CONFLICT DO NOTHING")
+INSERT_REQUEST = insert("request", ", ".join(_NAMES), suffix=" ON CONFLICT DO NOTHING")
 # SQLite requires a LIMIT before OFFSET.
 DELETE_OLD_REQUESTS = Statement(
     "DELETE FROM request WHERE id IN (SELECT id FROM request WHERE account = :account"
