@@ -82,8 +82,8 @@ def _of_server() -> Iterator[ModuleType]:
                 yield importlib.import_module(name)
 
 
-def _reached(value: object, found: dict[FunctionType, str]) -> None:
-    """Adds the functions of plugins that a sniffer can call, and their modules."""
+def _reached(value: object, found: dict[FunctionType, str], declared: set[int]) -> None:
+    """Adds the functions of plugins that a sniffer can call, and their modules. `declared` has the ids of others."""
     if isinstance(value, FunctionType):
         if value in found or not value.__module__.startswith("plugins"):
             return
@@ -92,17 +92,20 @@ def _reached(value: object, found: dict[FunctionType, str]) -> None:
         others = [*used.globals.values(), *used.nonlocals.values()]
         modules = [one for one in others if isinstance(one, ModuleType | type)]
         others += [vars(one)[name] for one in modules for name in used.unbound if name in vars(one)]
+    elif type(value).__module__ == "engine.formats" and id(value) not in declared:
+        declared.add(id(value))
+        others = [*value] if isinstance(value, tuple) else [*vars(value).values()]
     else:
-        others = [*vars(value).values()] if type(value).__module__ == "engine.formats" else []
+        return
     for other in others:
-        for one in other if isinstance(other, tuple) else [other]:
-            _reached(one, found)
+        for one in other if type(other) is tuple else [other]:
+            _reached(one, found, declared)
 
 
 def _of_detection() -> Iterator[ModuleType]:
     found: dict[FunctionType, str] = {}
     for fmt in load_registry().formats.values():
-        _reached(fmt.sniff, found)
+        _reached(fmt.sniff, found, set())
     yield from map(importlib.import_module, sorted({*found.values()}))
 
 

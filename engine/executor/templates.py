@@ -201,7 +201,7 @@ class _Template:
             os.rmdir(folder)  # noqa: PTH106  # as above
         except OSError:  # not empty; a hostile task can leave so many files that removing them takes long
             os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ)
-        with suppress(BrokenPipeError):
+        with suppress(BrokenPipeError, ConnectionResetError):  # the server has ended
             os.write(status, PID.pack(exitcode))
         os.close(status)
 

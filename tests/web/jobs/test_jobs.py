@@ -238,7 +238,8 @@ def test_after_an_outage_other_servers_can_give_a_sign_of_life_first(
     database.run_blocking(server_rows.beat, another)
     assert eventually(lambda: beats(back + 2))
     assert (site.get(job)["status"], site.get(job)["attempts"]) == ("processing", 1)
-    assert database.run_blocking(Transaction.rows, models.Job.select(models.Job.lease_until)) == [(FOREVER,)]
+    lease = models.Job.select(models.Job.lease_until).where(models.Job.job_id == job["job_id"])
+    assert database.run_blocking(Transaction.rows, lease) == [(FOREVER,)]
     database.run_blocking(Transaction.execute, table.update(alive_at=0).where(table.name == "another"))
     assert eventually(lambda: site.get(job)["attempts"] == 2 or site.get(job)["status"] == "queued")
 
