@@ -66,7 +66,8 @@ def add(
     """Adds a message for each webhook of the account that gets such events, and one for the `url` of a request.
 
     `describe` returns its data, which are JSON values. It is called only if there is a message. Returns the number of
-    messages. The caller wakes the sender after the transaction.
+    messages. The sender finds them within a second, or at once if the caller wakes it after the
+    transaction.
     """
     receivers: list[tuple[str | None, str]] = [] if url is None else [(None, url)]
     for webhook, webhook_url, events in transaction.execute_statement(webhooks.SELECT_ACTIVE, account=account):

@@ -97,7 +97,7 @@ class FileField:
 
 @dataclass(frozen=True)
 class FormFields:
-    """A multipart form: the files to process, text fields, and `further` files.
+    """A multipart form: the files to process, text fields, and `additional` files.
 
     With `urls`, it may have URLs of the files to process instead of these. Fields that are `left_out` of the document
     have an operation of their own there.
@@ -177,7 +177,7 @@ class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
     `codes` are error codes in addition to the ones that the other arguments imply. If `conversion_options` is set, the
-    body has the options of all conversions as further fields, those that are `without_secrets` if that is set; with a
+    body has the options of all conversions as fields, too, those that are `without_secrets` if that is set; with a
     `tool`, it has the options of the tool. `options` are these, by name, for the plugins of a server. If
     `queued` is set, the request is refused before its body arrives while the job queue is full. If `json_schema` is
     set, the response is a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON

@@ -169,7 +169,7 @@ async def _convert(services: Services, request: ConversionRequest, output: WorkF
         return await conversions.convert(request, output)
     if (stored := await conversions.find_stored(request)) is not None:
         return stored
-    async with conversions.complete(request) as complete:
+    async with conversions.with_named_files(request) as complete:
         return await conversions.convert(complete, output)
 
 
@@ -182,7 +182,7 @@ def _close_uploads(request: ConversionRequest) -> None:
 async def _dry_run_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
     with handler.create_work_file() as output:
-        async with handler.services.conversions.complete(request) as complete:
+        async with handler.services.conversions.with_named_files(request) as complete:
             handler.respond(await handler.services.conversions.dry_run(complete, output))
 
 

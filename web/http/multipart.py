@@ -14,7 +14,7 @@ from engine.options import unknown_option
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.headers import extended_filename, parse_header
 from web.api.operations import FileField
-from web.services.conversions.conversion_request import MAX_TOTAL, Upload, identified
+from web.services.conversions.conversion_request import MAX_TOTAL, Upload, identify
 from web.services.files.work_files import WorkFile
 
 _MAX_PARTS = 128  # a tool takes up to 100 files
@@ -148,7 +148,7 @@ class MultipartBody:
                 text = (part.text or b"").decode("utf-8", "replace").strip()
                 if _PATH.fullmatch(text):
                     raise no_file(part.field, f"has the text {text[:100]}")
-                self._uploads.append((part.field, await identified(self._detector, part.file, part.filename)))
+                self._uploads.append((part.field, await identify(self._detector, part.file, part.filename)))
 
     def close(self) -> None:
         """Closes the files."""

@@ -88,7 +88,7 @@ def local_executor(
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
-    Runs `workers` jobs at a time, and at most as many `further` ones, for which no process is kept ready.
+    Runs `workers` tasks at a time, and at most as many `additional` ones, for which no process is kept ready.
 
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
     `modules`; by default, the modules of all jobs. The memory of idle worker processes is shared by `processes`.

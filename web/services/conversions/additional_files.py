@@ -57,7 +57,7 @@ class AdditionalFiles:
         return found
 
     @asynccontextmanager
-    async def complete(self, request: ConversionRequest) -> AsyncIterator[ConversionRequest]:
+    async def with_named_files(self, request: ConversionRequest) -> AsyncIterator[ConversionRequest]:
         """Yields the request with copies of these files, which exist during the block.
 
         Raises InvalidParameter as `find` does, and RateLimited and NoSpace without space for them.

@@ -46,7 +46,7 @@ class Upload:
         return self.identified
 
 
-async def identified(detector: Detector, file: WorkFile, filename: str, *, fetched: bool = False) -> Upload:
+async def identify(detector: Detector, file: WorkFile, filename: str, *, fetched: bool = False) -> Upload:
     """Returns a complete file with its format. `filename` is untrusted. Raises RateLimited and NoSpace."""
     found: FileFormat | Exception | None
     if not file.in_memory:

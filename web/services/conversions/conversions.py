@@ -84,7 +84,7 @@ class Conversions:
         )
 
     @asynccontextmanager
-    async def complete(
+    async def with_named_files(
         self, request: ConversionRequest, fetch_seconds: float | None = None
     ) -> AsyncIterator[ConversionRequest]:
         """Yields the request with the files that it only names, which exist during the block.
@@ -95,7 +95,7 @@ class Conversions:
             if request.remote:
                 fetched = self._remote_files.fetch(request.account, request.remote, fetch_seconds)
                 request = replace(request, uploads=(*await stack.enter_async_context(fetched), *request.uploads))
-            yield await stack.enter_async_context(self._additional_files.complete(request))
+            yield await stack.enter_async_context(self._additional_files.with_named_files(request))
 
     async def convert(
         self, request: ConversionRequest, output: WorkFile, held: Held | None = None

@@ -16,7 +16,7 @@ from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.headers import extended_filename, parse_header
 from web.metrics.service import RemoteFileMetrics
 from web.services.accounts.accounts import Account
-from web.services.conversions.conversion_request import MAX_TOTAL, RemoteFile, Upload, identified
+from web.services.conversions.conversion_request import MAX_TOTAL, RemoteFile, Upload, identify
 from web.services.files.work_files import WorkFile, WorkFiles
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
 
@@ -144,7 +144,7 @@ class RemoteFiles:
             too_large = error.reason == "too_large"
             raise (FileTooLarge(limit, file.param) if too_large else url_error(error, file.param)) from None
         self._metrics.record("fetch")
-        return await identified(self._detector, target, _name(response.url, response.headers), fetched=True)
+        return await identify(self._detector, target, _name(response.url, response.headers), fetched=True)
 
 
 @dataclass

@@ -233,7 +233,7 @@ class Batches:
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )
-            async with self._conversions.complete(conversion) as complete:
+            async with self._conversions.with_named_files(conversion) as complete:
                 converted = await convert(complete, output)
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # `store_result` is set

@@ -258,7 +258,7 @@ class JobRunner:
             run.place.close()  # files arrive without a slot
         async with (
             self._requests.load(job, request, account) as (loaded, output),
-            self._conversions.complete(loaded, FETCH_SECONDS) as conversion,
+            self._conversions.with_named_files(loaded, FETCH_SECONDS) as conversion,
         ):
             if request.remote:
                 admitted = await self._place_after_fetch(run)
