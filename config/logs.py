@@ -25,7 +25,7 @@ _SECRETS = re.compile(
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 FLUSH_TIMEOUT = 5.0  # seconds
 _REPETITION = 60.0  # seconds between records of an outage
-# Until somebody repairs the machine, every request may have them; no traceback tells more.
+# Every request may have them until the machine is repaired. A traceback adds nothing.
 _OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
 _VERBOSE_LIBRARIES = (
     "tornado",

@@ -194,7 +194,7 @@ class Settings(BaseModel):
     public_addresses: Networks = ()  # by which others reach the servers, besides those of their interfaces
     url_allow: Networks = ()  # reached besides public addresses
     url_deny: Networks = ()  # not reached, as private ones
-    url_ports: Annotated[tuple[Port, ...], BeforeValidator(_parts)] = ()  # of public addresses; empty: all
+    url_ports: Annotated[tuple[Port, ...], BeforeValidator(_parts)] = ()  # allowed at public addresses; empty: all
     egress_proxy: Annotated[SecretStr, _secret_url("http", "https")] | None = None  # None: connections are direct
     log_format: Literal["text", "json"] = "text"
     work_space_mib: int = Field(2048, ge=8)  # uploads and results in progress on the disk

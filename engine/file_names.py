@@ -17,7 +17,7 @@ from engine.outcome import Outcome
 _FIELDS = ("name", "ext", "format", "width", "height")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _MAX_LENGTH = 200  # characters of a template
-_MAX_BYTES = 255  # of a name in UTF-8
+_MAX_BYTES = 255  # the limit of a name in UTF-8
 # What Windows forbids, and escapes that a program may decode to a path, a control character or another escape.
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*]|%(?=2[5ef]|5c|7f|[01][0-9a-f])', re.IGNORECASE)
 # Options of commands, and devices of Windows, which have any extension.

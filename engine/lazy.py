@@ -8,7 +8,7 @@ from threading import RLock, get_ident
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-_LOCK = RLock()  # of builtins.__import__
+_LOCK = RLock()  # held while builtins.__import__ is replaced
 
 
 class LazyModule(ModuleType):

@@ -24,7 +24,7 @@ from engine.step_errors import file_errors
 log = logging.getLogger("convertd.registry")
 
 _SEARCHES = 256  # cached searches for the best paths from a format; clients choose the names of options
-_MAX_FAILURES = 3  # of the detection of a third-party plugin, which is then switched off
+_MAX_FAILURES = 3  # a third-party plugin is switched off after so many failures of its detection
 
 
 class Registry:

@@ -14,7 +14,7 @@ STEP = 0.25
 LONG = 0.25
 """Seconds of CPU time after which a task has a lower priority than shorter ones."""
 
-_IDLE_SHARE = 1 / 8  # of the time in which a process does not compute: it occupies a slot and memory
+_IDLE_SHARE = 1 / 8  # share of idle time that counts: an idle process occupies a slot and memory
 
 
 class Process(Protocol):

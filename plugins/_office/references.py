@@ -24,11 +24,11 @@ from plugins._text import zip_archives
 from plugins._text.markup import warn_not_loaded
 
 _MAX_SVG = 32 << 20  # bytes of a gzipped SVG
-_HEAD = 64  # bytes that tell whether a file of a package can have references
+_HEAD = 64  # bytes, enough to see whether a file of a package can have references
 _UTF_8_NAME = 0x800  # a flag of an entry
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<|\xff\xfe|\xfe\xff|\0<")
 _HINTS = (b"href", b"src", b"instr", b"image-data", b"xml:base", b"TargetMode", b"DOCTYPE", b"TF-7", b"tf-7", b"\0")
-_COMMANDS = "INCLUDEPICTURE|INCLUDETEXT|INCLUDE|IMPORT|LINK|DDEAUTO|DATABASE|DDE|RD"  # of fields that load files
+_COMMANDS = "INCLUDEPICTURE|INCLUDETEXT|INCLUDE|IMPORT|LINK|DDEAUTO|DATABASE|DDE|RD"  # fields that load files
 _COMMAND = re.compile(rf'[\s"]*(?:{_COMMANDS})(?!\w)\s*(?:"[^"]*"|\S*)', re.IGNORECASE)
 _RTF_FIELD = re.compile(rb"\\fldinst(?![a-zA-Z])")
 _RTF_FORMAT = re.compile(rb"\\(?!u-?\d|bin)[a-z]+-?\d* ?|[{}\r\n]", re.IGNORECASE)
@@ -47,7 +47,7 @@ _CLICKED = (
     "a", "form", "button", "event-listener",
     "hyperlink", "hlinkClick", "hlinkHover", "hlinkMouseOver",
 )  # fmt: skip
-_TEMPLATES = ("template", "attachedTemplate")  # of which nothing is missing on the pages
+_TEMPLATES = ("template", "attachedTemplate")  # the pages look the same without them
 _RELATIONS = etree.XPath("//*[local-name()='Relationship' and translate(@TargetMode, 'EXTRNAL', 'extrnal')='external']")
 _REFERENCES = etree.XPath(
     "//@*[local-name()='href' or local-name()='src' or local-name()='image-data' or local-name()='base' "
@@ -88,7 +88,7 @@ class _Remover:
     def _clean_package(self, data: bytes) -> bytes:
         archive = zip_archives.open_checked(data, limit_markup=True)
         changed: dict[zipfile.ZipInfo, bytes] = {}
-        # Relationships first, which tell what the IDs in other parts mean.
+        # Relationships first: they define the IDs of other parts.
         for entry in sorted(archive.infolist(), key=lambda one: not one.filename.endswith(".rels")):
             with archive.open(entry) as file:
                 head = file.read(_HEAD)
@@ -99,7 +99,7 @@ class _Remover:
         with zipfile.ZipFile(rewritten, "w") as made:
             for entry in archive.infolist() if changed else ():
                 name = entry.filename
-                if not entry.flag_bits & _UTF_8_NAME:  # which programs often leave out
+                if not entry.flag_bits & _UTF_8_NAME:  # programs often leave this flag out
                     name = name.encode("cp437").decode("utf-8", "replace")
                 made.writestr(zipfile.ZipInfo(name), changed[entry] if entry in changed else archive.read(entry))
         return rewritten.getvalue() if changed else data

@@ -23,7 +23,7 @@ _PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"f
 # No attributes of SVG: renderers read them in `style`.
 _CSS_ONLY = ("mix-blend-mode", "isolation", "background-color", "font-kerning")
 _PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
-_FEATURE = re.compile(r"\(\s*(?:(min|max)-)?([a-z-]+)\s*(?::\s*([^()]*?)\s*)?\)")  # of a media query
+_FEATURE = re.compile(r"\(\s*(?:(min|max)-)?([a-z-]+)\s*(?::\s*([^()]*?)\s*)?\)")  # a feature of a media query
 # Features of media for an image on a screen: light, still and without a pointer.
 _SCREEN = dict.fromkeys(("hover", "any-hover", "pointer", "any-pointer", "forced-colors"), "none")
 _SCREEN |= {"prefers-color-scheme": "light", "prefers-reduced-motion": "no-preference"}

@@ -12,7 +12,7 @@ with lazy_imports():
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
 _MAX_DIGITS = 9  # in the value of such an attribute
-_MAX_DECLARATIONS = 1_000  # before the root element
+_MAX_DECLARATIONS = 1_000  # limit of declarations before the root element
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters

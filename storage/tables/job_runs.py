@@ -120,7 +120,7 @@ def any_due(transaction: Transaction) -> bool:
 
 @dataclass(frozen=True)
 class LaneUse:
-    """What a lane is told at the end of a run: the CPU `seconds` that it has used, and a new `record`.
+    """What a lane records at the end of a run: the CPU `seconds` that it has used, and a new `record`.
 
     None: nothing. `charge` can charge the seconds later.
     """

@@ -32,7 +32,7 @@ _OPTIONS: tuple[OptionValues, ...] = (
 def _outcome_of_run(plan: Plan, data: bytes, options: OptionValues) -> object:
     made: list[object] = []
     done = pipeline.run(plan, [data], options, on_file=lambda file: made.append(verify(_REGISTRY, plan, file, options)))
-    codes = {warning.code for warning in done.outcome.warnings} - {"kept_original"}  # which only an encoder can tell
+    codes = {warning.code for warning in done.outcome.warnings} - {"kept_original"}  # known to the encoder only
     return made[0], done.outcome.container, done.outcome.file_count, codes
 
 

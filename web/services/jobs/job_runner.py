@@ -397,7 +397,7 @@ class ClaimedRun:
         return sum(job.used for job in self.admitted)
 
     def use(self) -> LaneUse:
-        """Returns what the lane of the account is told at the end. Those of a crowd are charged together, later."""
+        """Returns what the lane of the account records at the end. The jobs of a crowd are charged together, later."""
         tenant = self.account.tenant
         record = lane_record(tenant, self._admission.standing(tenant))
         return LaneUse(self.used if self.crowd is None else None, record)
