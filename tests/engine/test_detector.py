@@ -61,7 +61,8 @@ async def executor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ob
             yield made
         finally:
             await made.close()
-            load_registry.cache_clear()
+    load_registry.cache_clear()
+    load_registry()  # A later test whose own plugins are on the path would otherwise fill the cache with them.
 
 
 @pytest.fixture
