@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.processes import ConvertdServer
 from engine.errors import ExecutorUnavailable
-from storage.tables import ledger_audit
+from storage.database import Transaction
+from storage.tables import ledger_audit, models
 from tests.support.executors.fake import FailingExecutor
 from tests.support.requests import http
 from tests.support.requests.batches import add, convert, counts, create, known
@@ -146,6 +147,24 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
     assert again.json()["data"] == first.json()["data"]
     assert again.json()["meta"]["credits_remaining"] == 49
     problem(convert(either, batch, key, ids[:1], **once), 422, "idempotency_key_reused")
+
+
+def test_a_repeat_needs_no_files_for_what_is_done(either: Running) -> None:
+    key, batch, ids = made(either, image())
+    mark = either.upload(image(), "mark.png", key=key)["file_id"]
+    once = {"headers": {"Idempotency-Key": "once"}}
+    body = {"output_format": "png", "file_ids": ids, "watermark": mark}
+    first = either.request("POST", f"/batch/{batch}/convert", key, json=body, **once).json()["data"]
+    assert either.request("DELETE", f"/files/{mark}", key).status_code == 200
+    # As if the server had been killed before the end of the first request.
+    claim = models.Idempotency.path.endswith("/convert")
+    either.database.run_blocking(Transaction.execute, models.Idempotency.delete().where(claim))
+
+    again = either.request("POST", f"/batch/{batch}/convert", key, json=body, **once)
+
+    assert "Idempotency-Replayed" not in again.headers
+    assert again.json()["data"] == first
+    assert again.json()["meta"]["credits_remaining"] == 49
 
 
 def test_a_batch_has_a_maximum_size(servers: Servers, data_dir: Path) -> None:

@@ -200,9 +200,10 @@ class Conversions:
     async def find_stored(self, request: ConversionRequest) -> Replayed | None:
         """Returns the stored response of an earlier request with the same idempotency key, before files are fetched.
 
-        The files of the earlier request may not exist any more. Raises IdempotencyConflict and IdempotencyKeyReused.
+        The files that the earlier request named may not exist any more. A request that names none has its stored
+        response from `convert`. Raises IdempotencyConflict and IdempotencyKeyReused.
         """
-        if request.idempotency is None:
+        if request.idempotency is None or not self.lacks_files(request):
             return None
         target = self.target(request) if request.remote else self.plan(request).output_format
         return await self._idempotency.find(request.idempotency, request.parameters(target), request.contents)

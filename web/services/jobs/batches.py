@@ -233,8 +233,10 @@ class Batches:
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )
-            async with self._conversions.with_named_files(conversion) as complete:
-                converted = await convert(complete, output)
+            converted: ChargedConversion | Replayed | None = await self._conversions.find_stored(conversion)
+            if converted is None:
+                async with self._conversions.with_named_files(conversion) as complete:
+                    converted = await convert(complete, output)
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # `store_result` is set
         return converted.response
