@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 MIB = 1 << 20
 RATE_WINDOW = 60  # seconds
 CREDITS_PER_CONVERSION = 1
-FREE_CREDITS = 50  # granted to a new account; by default, once per mailbox and DAY
+FREE_CREDITS = 50  # granted to a new account; with a setting, once per mailbox and DAY
 FAILED_LOGINS = 30  # wrong API keys per IP address and RATE_WINDOW
 EMAILS_PER_MAILBOX = 5  # verification emails per HOUR
 REGISTRATIONS_PER_ADDRESS = 50  # per DAY

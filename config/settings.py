@@ -214,7 +214,7 @@ class Settings(BaseModel):
     operator_privacy_url: Url | None = None
     operator_vat_id: str | None = None
     operator_source_url: Url | None = None
-    mailbox_credits_once: bool = True  # free credits for one account of a mailbox a day
+    mailbox_credits_once: bool = False  # free credits for one account of a mailbox a day
     simulated_checkout: bool = False  # credits for free, with a code that is logged at the start
 
     @field_validator("stripe_webhook_secret")

@@ -40,7 +40,8 @@ class Register(BaseHandler):
         """
         fields = self.input.json_fields(RegistrationFields)
         await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
-        self.respond(schemas.Registration(fields.email))
+        message = f"{schemas.REGISTERED} {self.services.registrations.credits_rule}".rstrip()
+        self.respond(schemas.Registration(fields.email, message=message))
 
 
 class Verify(BaseHandler):
@@ -74,6 +75,7 @@ class Verify(BaseHandler):
             verified = await self.services.registrations.verify(token, self.authorization.address)
             key = verified.issued.key
             account = Account.from_storage(verified.account, key.key_id)
+            rule = self.services.registrations.credits_rule if verified.account.credits_remaining == 0 else ""
             self.respond(
                 schemas.VerifiedKey(
                     api_key=verified.issued.text,
@@ -83,6 +85,7 @@ class Verify(BaseHandler):
                     name=account.name,
                     tier=account.tier.name,
                     credits_remaining=account.credits_remaining,
+                    message=f"{schemas.NEW_KEY} {rule}".rstrip(),
                 )
             )
 

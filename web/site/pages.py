@@ -214,7 +214,7 @@ class RegisterPage(PageHandler):
     access = "form"
 
     async def get(self) -> None:
-        self.write_page("register.html", error=None, entered={}, sent_to=None, free_credits=FREE_CREDITS)
+        self.write_page("register.html", error=None, entered={}, sent_to=None, **self._offer())
 
     async def post(self) -> None:
         entered = self.input.web_form()
@@ -222,7 +222,7 @@ class RegisterPage(PageHandler):
             fields = validate(RegistrationFields, entered)
             await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
         except ApiError as error:
-            self.write_error_page(error, "register.html", entered=entered, sent_to=None, free_credits=FREE_CREDITS)
+            self.write_error_page(error, "register.html", entered=entered, sent_to=None, **self._offer())
         else:
             self.write_page(
                 "register.html",
@@ -231,6 +231,9 @@ class RegisterPage(PageHandler):
                 sends_email=self.services.settings.smtp_url is not None,
                 hours=VALIDITY // 3600,
             )
+
+    def _offer(self) -> dict[str, Any]:
+        return {"free_credits": FREE_CREDITS, "credits_rule": self.services.registrations.credits_rule}
 
 
 class VerifyPage(PageHandler):

@@ -11,6 +11,7 @@ function showKey(data) {
   byId("key-section").hidden = byId("next").hidden = false;
   byId("key").value = data.api_key;
   byId("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
+  byId("message").textContent = data.message;
   const url = byId("key-section").dataset.url;
   byId("test").textContent = `export CONVERTD_API_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_API_KEY" \\\n  ${url}/account`;
   byId("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));

@@ -24,6 +24,7 @@ from tests.support.servers.mail_server import email_to, emails_to, token_sent_to
 from web.api.errors import InvalidParameter
 from web.api.fields import parse_period
 from web.services.accounts import usage_report
+from web.services.accounts.accounts import ONCE_PER_MAILBOX
 
 UNKNOWN = "ab" * 32
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -148,14 +149,19 @@ def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: 
 
 @pytest.mark.parametrize(("once", "credits"), [(True, [50, 0, 0]), (False, [50, 50, 50])], ids=["once", "each"])
 def test_free_credits_of_a_mailbox(servers: Servers, data_dir: Path, credits: list[int], *, once: bool) -> None:
-    with servers.running(data_dir, mailbox_credits_once=once) as server:
+    settings = {"mailbox_credits_once": True} if once else {}
+    with servers.running(data_dir, **settings) as server:
         for email, expected in zip(
             ("fay@example.test", "fay+1@example.test", "FAY+2@example.test"), credits, strict=True
         ):
-            register(server, email=email, name="Fay")
+            sent = register(server, email=email, name="Fay").json()["data"]
             account = verify(server, token_sent_to(server, email)).json()["data"]
             assert account["credits_remaining"] == expected
             assert account["api_key"]
+            page = http.get(f"{server.url}/register").text
+            mail = " ".join(email_to(server, email).split())
+            assert [ONCE_PER_MAILBOX in text for text in (sent["message"], page, mail)] == [once] * 3
+            assert (ONCE_PER_MAILBOX in account["message"]) == (once and expected == 0)
 
 
 def test_the_address_of_the_client_is_kept_until_the_account_is_deleted(server: Running) -> None:

@@ -11,10 +11,10 @@ from storage.rate_limits import RateLimitStatus
 from storage.tables import accounts, api_keys, usage
 from web.api.values import Flat, Inline, Message
 
-_REGISTERED = "Open the link in the email within 24 hours to get your API key."
-_NEW_KEY = "Store this API key safely. It is not shown again."
+REGISTERED = "Open the link in the email within 24 hours to get your API key."
+NEW_KEY = "Store this API key safely. It is not shown again."
 
-NewKeyMessage: TypeAlias = Annotated[Message, Field(examples=[_NEW_KEY])]
+NewKeyMessage: TypeAlias = Annotated[Message, Field(examples=[NEW_KEY])]
 Tier: TypeAlias = Annotated[
     TierName, Field(description="`paid` from the first purchase of credits on.", examples=["free"])
 ]
@@ -27,7 +27,7 @@ class Registration:
 
     email: Email
     verification_sent: Literal[True] = True
-    message: Annotated[Message, Field(examples=[_REGISTERED])] = _REGISTERED
+    message: Annotated[Message, Field(examples=[REGISTERED])] = REGISTERED
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class VerifiedKey:
     name: Name
     tier: Tier
     credits_remaining: Credits
-    message: NewKeyMessage = _NEW_KEY
+    message: NewKeyMessage = NEW_KEY
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class IssuedKey(Flat):
 
     key: Inline[api_keys.Key]
     api_key: ApiKey
-    message: NewKeyMessage = _NEW_KEY
+    message: NewKeyMessage = NEW_KEY
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,9 @@ SIGN_IN_LINK = "/dashboard/sign-in-link"
 """The page that the link of an email to sign in leads to. The token is in the fragment of its URL."""
 
 
+ONCE_PER_MAILBOX = f"Only the first account of a mailbox on a day gets the {FREE_CREDITS} free credits."
+
+
 class Registrations:
     """Registers clients, and signs them in, by email. Only owners of addresses learn whether these have accounts."""
 
@@ -175,6 +178,11 @@ class Registrations:
         self._settings = settings
         self._metrics = metrics
 
+    @property
+    def credits_rule(self) -> str:
+        """A sentence for clients about the free credits of accounts of one mailbox; empty if each account gets them."""
+        return ONCE_PER_MAILBOX if self._settings.mailbox_credits_once else ""
+
     async def register(self, email: str, name: str, address: str) -> None:
         """Sends a verification email for a client at the network address `address`.
 
@@ -183,8 +191,10 @@ class Registrations:
         await self._check_limits(email, address)
         registration = await self._database.run(email_verification.register, email, name)
         link = f"{self._settings.base_url}/verify?token={registration.token}"
-        write = verification_email if registration.purpose == "register" else replacement_email
-        self._email_queue.enqueue(write(registration.email, link))
+        if registration.purpose == "register":
+            self._email_queue.enqueue(verification_email(registration.email, link, self.credits_rule))
+        else:
+            self._email_queue.enqueue(replacement_email(registration.email, link))
 
     async def verify(self, token: str, address: str) -> Verified:
         """Exchanges the token of a verification email, once, for an API key. Raises NotFound."""

@@ -14,6 +14,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
 from pathlib import Path
+from textwrap import fill
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -39,7 +40,7 @@ Open this link to confirm your email address and see your API key:
 
 The link works once, within 24 hours. The API key is shown only once:
 keep it in a safe place.
-
+{credits_rule}
 If you did not ask for an API key, ignore this email.
 """
 
@@ -98,9 +99,11 @@ class Email:
     id: str = field(default_factory=lambda: new_id("mail"))
 
 
-def verification_email(to: str, link: str) -> Email:
-    """The email that confirms a new client's address."""
-    return Email(to, "Confirm your email address", _VERIFICATION.format(link=link), link)
+def verification_email(to: str, link: str, credits_rule: str = "") -> Email:
+    """The email that confirms a new client's address. `credits_rule` is a sentence about the free credits."""
+    paragraph = f"\n{fill(credits_rule, 70)}\n" if credits_rule else ""
+    text = _VERIFICATION.format(link=link, credits_rule=paragraph)
+    return Email(to, "Confirm your email address", text, link)
 
 
 def replacement_email(to: str, link: str) -> Email:
