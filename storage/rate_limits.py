@@ -18,7 +18,7 @@ _RETRY_INTERVAL = 5.0  # seconds
 class RateLimitStatus:
     """Whether a request is allowed, and the state of its key's window after it.
 
-    `reset` is rounded up. `retry_after` is the number of seconds until then, at least 1.
+    `reset` is rounded up. `retry_after` is the number of seconds until then, at least 1. `window` is in seconds.
     """
 
     allowed: Annotated[bool, Field(exclude=True)]
@@ -26,6 +26,7 @@ class RateLimitStatus:
     remaining: Annotated[int, Field(ge=0, examples=[59])]
     reset: Annotated[int, Field(description="End of the window in Unix time (seconds).", examples=[1795238640])]
     retry_after: Annotated[int, Field(exclude=True)]
+    window: Annotated[int, Field(exclude=True)]
 
 
 class RateLimiter(Protocol):
@@ -82,7 +83,7 @@ class MemoryRateLimiter:
             current.count += allowed
         remaining = max(0, limit - current.count)
         retry_after = max(1, math.ceil(current.end - now))
-        return RateLimitStatus(allowed, limit, remaining, math.ceil(current.end), retry_after)
+        return RateLimitStatus(allowed, limit, remaining, math.ceil(current.end), retry_after, window)
 
     def _open(self, key: str, window: int, now: float) -> _Window:
         windows = self._windows.setdefault(window, {})
@@ -98,7 +99,7 @@ class MemoryRateLimiter:
 
 def unused(limit: int, window: int, now: float) -> RateLimitStatus:
     """Returns the status of a key without requests."""
-    return RateLimitStatus(True, limit, limit, math.ceil(now + window), window)
+    return RateLimitStatus(True, limit, limit, math.ceil(now + window), window, window)
 
 
 class FailoverRateLimiter:

@@ -82,4 +82,5 @@ class RedisRateLimiter:
             call.cancel()
         allowed, used, end, now = call.result()
         retry_after = max(1, math.ceil((end - now) / 1000))
-        return RateLimitStatus(bool(allowed), limit, max(0, limit - used), math.ceil(end / 1000), retry_after)
+        remaining = max(0, limit - used)
+        return RateLimitStatus(bool(allowed), limit, remaining, math.ceil(end / 1000), retry_after, window)

@@ -6,6 +6,7 @@ from typing import Any
 
 from config.errors import PublicError
 from storage.errors import DISK_FULL, InvalidKey
+from storage.rate_limits import RateLimitStatus
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.values import ErrorBody
 
@@ -63,14 +64,20 @@ class MethodNotAllowed(ApiError):
 
 
 class RateLimited(ApiError):
-    """Too many requests, or too many conversions at once. `retry_after` is in seconds."""
+    """Too many requests, or too many conversions at once. `retry_after` is in seconds.
+
+    `limit` is the rate limit that the request exceeds, if it is one; the headers of the response show it.
+    """
 
     code = "rate_limit_exceeded"
     retryable = True
     retry_after: int
 
-    def __init__(self, message: str, *, retry_after: int, reason: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: int, reason: str | None = None, limit: RateLimitStatus | None = None
+    ) -> None:
         super().__init__(message, reason=reason, details={"retry_after": retry_after}, retry_after=retry_after)
+        self.limit = limit
 
 
 class FileTooLarge(ApiError):

@@ -10,7 +10,6 @@ from urllib.parse import quote, unquote_to_bytes
 from anyascii import anyascii
 from python_multipart.multipart import parse_options_header
 
-from config.pricing import RATE_WINDOW
 from engine.file_names import safe_stem
 from storage.rate_limits import RateLimitStatus
 from web.api.errors import malformed
@@ -199,7 +198,7 @@ def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
         "X-RateLimit-Limit": str(status.limit),
         "X-RateLimit-Remaining": str(status.remaining),
         "X-RateLimit-Reset": str(status.reset),
-        "RateLimit-Policy": f'"default";q={status.limit};w={RATE_WINDOW}',
+        "RateLimit-Policy": f'"default";q={status.limit};w={status.window}',
         "RateLimit": f'"default";r={status.remaining};t={status.retry_after}',
     }
 

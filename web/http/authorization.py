@@ -114,7 +114,11 @@ class Authorization:
         status = await self._services.limiter.hit(f"failures:{self.address}", FAILED_LOGINS, RATE_WINDOW)
         if not status.allowed:
             message = f"More than {FAILED_LOGINS} invalid API keys in {RATE_WINDOW} seconds."
-            raise RateLimited(message, retry_after=status.retry_after, reason="failed_authentications")
+            raise RateLimited(message, retry_after=status.retry_after, reason="failed_authentications", limit=status)
+
+    def show_limit(self, limit: RateLimitStatus) -> None:
+        """Makes `limit` the `status`, because the request exceeds it."""
+        self._counted = limit
 
     def set_balance(self, credits: int) -> None:
         """Sets the balance after the request, which the response shows."""
@@ -128,7 +132,8 @@ class Authorization:
             self.account = await self._services.accounts.authenticate(header)
         except InvalidKey as error:
             await self.peek("key")
-            await self.count_failed_login()
+            if (header or "").strip().lower() not in ("", "bearer"):
+                await self.count_failed_login()
             raise InvalidKey(_misplaced_key(self._request)) from error
         if self.account.verified_at is None:
             await self.peek("key")

@@ -23,6 +23,7 @@ from web.api.errors import (
     InvalidParameter,
     MethodNotAllowed,
     NotFound,
+    RateLimited,
     envelope,
     error_headers,
     malformed,
@@ -198,6 +199,8 @@ class BaseHandler(RequestHandler):
     def set_error(self, error: PublicError) -> None:
         """Sets the status and the headers of the error."""
         self._error = error
+        if isinstance(error, RateLimited) and error.limit is not None:
+            self.authorization.show_limit(error.limit)
         self.set_status(STATUS[error.code])
         for name, value in error_headers(error, replayed=self._replayed).items():
             self.set_header(name, value)

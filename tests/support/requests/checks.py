@@ -144,7 +144,7 @@ def problem(response: httpx.Response, status: int, code: str, **expected: object
 def dressed(response: httpx.Response) -> None:
     """Asserts the common headers, and that the response matches the OpenAPI document."""
     assert all(response.headers[name].isdigit() for name in HEADERS)
-    assert re.fullmatch(r'"default";q=\d+;w=60', response.headers["RateLimit-Policy"])
+    assert re.fullmatch(r'"default";q=\d+;w=(60|3600|86400)', response.headers["RateLimit-Policy"])
     assert re.fullmatch(r'"default";r=\d+;t=\d+', response.headers["RateLimit"])
     assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert "X-Request-Id" in response.headers["Access-Control-Expose-Headers"]

@@ -130,6 +130,7 @@ def test_five_emails_per_hour_and_mailbox(server: Running) -> None:
         refused = register(server, email=email, name="D.")
         problem(refused, 429, "rate_limit_exceeded", reason="registrations")
         assert 3_500 < int(refused.headers["Retry-After"]) <= 3_600
+        assert refused.headers["RateLimit-Policy"] == '"default";q=5;w=3600'
     assert register(server, email="emil@example.test", name="Emil").is_success
 
 

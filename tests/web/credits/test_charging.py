@@ -79,9 +79,14 @@ def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
 
 def test_failed_authentications_are_limited(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
-        answers = [http.post(f"{server.api}/convert") for _ in range(31)]
+        for headers in ({}, {"Authorization": "Bearer"}, {"X-API-Key": "x"}):
+            assert {http.post(f"{server.api}/convert", headers=headers).status_code for _ in range(31)} == {401}
+        answers = [http.post(f"{server.api}/convert", headers=bearer("x")) for _ in range(31)]
         assert [response.status_code for response in answers] == [401] * 30 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
+        assert answers[-1].headers["X-RateLimit-Limit"] == "30"
+        assert answers[-1].headers["X-RateLimit-Remaining"] == "0"
+        assert answers[-1].headers["RateLimit-Policy"] == '"default";q=30;w=60'
         assert server.convert(image()).status_code == 200
 
 

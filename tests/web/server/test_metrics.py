@@ -146,7 +146,7 @@ def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
         for _ in range(3):
             client.get(f"{found.server.api}/formats")
         for _ in range(31):
-            client.get(f"{found.server.api}/account")
+            client.get(f"{found.server.api}/account", headers={"Authorization": "Bearer x"})
         assert found.value("convertd_rate_limited_total", scope="address") == 2
         assert found.value("convertd_rate_limited_total", scope="failed_authentications") == 1
 

@@ -240,4 +240,4 @@ class Registrations:
                 status = await count(*counter)
                 if not status.allowed:
                     message = "Too many emails were asked for; try again later."
-                    raise RateLimited(message, retry_after=status.retry_after, reason="registrations")
+                    raise RateLimited(message, retry_after=status.retry_after, reason="registrations", limit=status)

@@ -35,9 +35,9 @@ _MAX_MESSAGE = 300
 class TrialsUsed(RateLimited):
     """No trial conversion is left. `details` has the path of the registration page."""
 
-    def __init__(self, message: str, retry_after: int) -> None:
+    def __init__(self, message: str, retry_after: int, limit: RateLimitStatus | None = None) -> None:
         advice = f"Register for an API key with {FREE_CREDITS} free conversions."
-        super().__init__(f"{message} {advice}", retry_after=retry_after, reason="trials")
+        super().__init__(f"{message} {advice}", retry_after=retry_after, reason="trials", limit=limit)
         self.details["register_url"] = "/register"
 
 
@@ -72,7 +72,9 @@ class Trials:
         """Counts a preview or an inspection. Raises RateLimited."""
         status = await self._limiter.hit(f"trials:previews:{address}", TRIAL_PREVIEWS_PER_ADDRESS, DAY)
         if not status.allowed:
-            raise RateLimited("No more previews today.", retry_after=status.retry_after, reason="previews")
+            raise RateLimited(
+                "No more previews today.", retry_after=status.retry_after, reason="previews", limit=status
+            )
 
 
 def credits_used_up() -> TrialsUsed:
@@ -108,7 +110,7 @@ def _address_limit(address: str) -> tuple[str, int, int]:
 def _check(status: RateLimitStatus) -> RateLimitStatus:
     if not status.allowed:
         message = f"The {status.limit} trial conversions of a day are used up."
-        raise TrialsUsed(message, status.retry_after)
+        raise TrialsUsed(message, status.retry_after, status)
     return status
 
 
