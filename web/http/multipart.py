@@ -22,7 +22,12 @@ _MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes l
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_PATH = 1024  # bytes of a file without a name that may be the name of one
-_PATH = re.compile(r"@.+|(~|\.{1,2})?/.+|[A-Za-z]:[\\/].+|[\w. ()-]{1,200}\.\w{2,5}")
+_PATH = re.compile(
+    r"@.+|(~|\.{1,2})?/.+|[A-Za-z]:[\\/].+"  # for curl, absolute, or from the home or the current folder
+    r"|[\w. ()/\\-]{1,1000}\.\w{2,5}"  # relative, with the extension of a file
+    r"|[^\s<>{}\"|*?/\\]+([/\\][^\s<>{}\"|*?]+|\.[A-Za-z]\w{1,4})"  # relative, without blanks
+)
+_NUMBERED = re.compile(r"(.*)\[\d{1,3}\]", re.ASCII)  # how PHP names the files of an array
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
 MAX_BODY = MAX_TOTAL + _FRAMING
 """Bytes of the largest body that any account may send."""
@@ -180,14 +185,19 @@ class MultipartBody:
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
-        if field in self._file_fields:
-            plain = parameters.get(b"filename")
-            sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
-            if sent or field not in self._may_be_text:
-                filename = sent[:_MAX_NAME] or field
-                self._part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
-                self._files.append(self._part)
-                return
+        if (numbered := _NUMBERED.fullmatch(field)) and f"{numbered[1]}[]" in self._file_fields:
+            field = f"{numbered[1]}[]"
+        plain = parameters.get(b"filename")
+        sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
+        if field in self._file_fields and (sent or field not in self._may_be_text):
+            filename = sent[:_MAX_NAME] or field
+            self._part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
+            self._files.append(self._part)
+            return
+        if field not in self._known and sent:
+            message = f"There is no field {field[:_MAX_NAME]}; send the file in the field {self._file_fields[0]}."
+            available = {"available": self._file_fields}
+            raise InvalidParameter(message, reason="unknown_parameter", param=field[:_MAX_NAME], details=available)
         if field not in self._known:
             raise unknown_option(field, self._known)
         if field in self._texts:

@@ -1,6 +1,7 @@
 """The input of a request: the body as it arrives, and the validated fields of query, headers and body."""
 
 import asyncio
+import codecs
 import json
 import math
 import re
@@ -26,6 +27,7 @@ from web.services.conversions.conversion_request import OutputRequest, RemoteFil
 from web.services.conversions.idempotency import IdempotentRequest
 
 _PLAIN_FORMS = (b"application/x-www-form-urlencoded", b"application/json")
+_MULTIPART = b"multipart/form-data"
 _MAX_FORM_FIELDS = 50
 _MAX_DEPTH = 32
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
@@ -82,7 +84,7 @@ class PlainForm(MemoryBody):
     @cached_property
     def form(self) -> Form:
         """The complete form, whose values that are no strings are the text of their JSON."""
-        if self.content.lstrip().startswith(b"{"):
+        if self.content.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
             pairs = [
                 (name, _as_text(value))
                 for name, value in _read_json(self.content, self._content_type).items()
@@ -132,6 +134,7 @@ class RequestInput:
         self._form_fields = operation.form if operation else None
         self._additional = operation.additional_files if operation else ()
         self.has_form = self._form_fields is not None
+        self._has_json = operation is not None and operation.json is not None
         self._given: dict[str, OptionValue] = {}
 
     def expect_body(self, max_size: int, account: Account | None, create_file: CreateFile, detector: Detector) -> None:
@@ -142,12 +145,17 @@ class RequestInput:
         sent_length = self._request.headers.get("Content-Length", "")
         length = int(sent_length) if re.fullmatch(r"[0-9]{1,4000}", sent_length) else 0
         form = self._form_fields
+        if form is None and not self._has_json:
+            self.body = MemoryBody(max_size, length)
+            return
+        content_type = self._request.headers.get("Content-Type", "")
+        media_type, parameters = parse_header(content_type)
         if form is None:
+            if media_type == _MULTIPART:
+                raise _form_for_json()
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
-        content_type = self._request.headers.get("Content-Type", "")
-        media_type, parameters = parse_header(content_type)
         files = (form.file, *self._additional)
         texts = (*form.text_names, *self.options)
         if form.urls is not None and media_type in _PLAIN_FORMS:
@@ -155,7 +163,7 @@ class RequestInput:
             self.body = PlainForm(content_type, texts, names, max_size, length)
         else:
             self.body = MultipartBody(
-                parameters.get(b"boundary", b"") if media_type == b"multipart/form-data" else b"",
+                parameters.get(b"boundary", b"") if media_type == _MULTIPART else b"",
                 files,
                 texts,
                 max_file_size=account.tier.max_file_size,
@@ -165,7 +173,9 @@ class RequestInput:
             )
 
     def check_query(self, operation: Operation) -> None:
-        """Raises InvalidOption for a name in the query that the operation does not have."""
+        """Raises InvalidOption for a name in the query that the operation does not have, unless it only reads."""
+        if self._request.method in ("GET", "HEAD"):
+            return
         known = field_names(operation.query) if operation.query else ()
         check_known(self._request.query_arguments, known, place="in the query")
 
@@ -307,17 +317,27 @@ def _read_json(body: bytes, content_type: str) -> Mapping[str, Any]:
         return {}
     try:
         value = json.loads(
-            body.decode(), object_pairs_hook=_unique_names, parse_constant=_reject_constant, parse_float=_finite
+            body.decode("utf-8-sig"),
+            object_pairs_hook=_unique_names,
+            parse_constant=_reject_constant,
+            parse_float=_finite,
         )
         json.dumps(value, ensure_ascii=False).encode()  # rejects lone surrogates, which no response can contain
         depth = _depth(value)
     except (ValueError, RecursionError):
+        if b"=" in body and not body.lstrip().startswith((b"{", b"[")):
+            raise _form_for_json() from None
         raise malformed("The body is not valid JSON.") from None
     if depth > _MAX_DEPTH:
         raise malformed(f"The body is nested more than {_MAX_DEPTH} levels deep.")
     if not isinstance(value, dict):
         raise malformed("The body must be a JSON object.")
     return value
+
+
+def _form_for_json() -> InvalidParameter:
+    message = 'This path takes a JSON object and no form; with curl, send --json \'{"name": "value"}\'.'
+    return malformed(message, reason="content_type")
 
 
 def _as_text(value: object) -> str:

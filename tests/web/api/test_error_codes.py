@@ -191,7 +191,19 @@ def test_a_wrong_key_says_no_more(server: Running, headers: dict[str, str]) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["@photo.jpg", "photo.jpg", "/home/me/photo.jpg", "./my photo.HEIC", "~/a", r"C:\Users\me\photo.jpg", "@a\n"],
+    [
+        "@photo.jpg",
+        "photo.jpg",
+        "/home/me/photo.jpg",
+        "./my photo.HEIC",
+        "~/a",
+        r"C:\Users\me\photo.jpg",
+        "@a\n",
+        "photos/my photo.jpg",
+        "photos/a",
+        "d'été/ä,+.heic",
+        r"photos\a",
+    ],
 )
 def test_the_name_of_a_file_instead_of_the_file(server: Running, text: str) -> None:
     for name in (None, "file"):
@@ -210,7 +222,13 @@ def test_a_form_without_files_in_place_of_one_with_files(server: Running) -> Non
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("a.txt", b"photo.jpg"), (None, b"two lines:\nphoto.jpg"), (None, b"text " * 300), (None, sample("png"))],
+    [
+        ("a.txt", b"photo.jpg"),
+        (None, b"It is 1.5, or 2/3."),
+        (None, b"two lines:\nphoto.jpg"),
+        (None, b"text " * 300),
+        (None, sample("png")),
+    ],
 )
 def test_files_with_such_content_are_files(server: Running, name: str | None, content: bytes) -> None:
     form = {"file": (name, content), "output_format": (None, "pdf")}

@@ -1,7 +1,7 @@
 """Request fields, content negotiation, strict JSON bodies, and values whose fields make their JSON and its schema."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import Field, TypeAdapter
@@ -208,12 +208,23 @@ def test_the_schema_describes_the_json() -> None:
         b'{"name": ' + b'{"a": ' * 5000 + b"1" + b"}" * 5001,
         b'{"\\ud800": 1}',
         b'{"name": "\\udfff"}',
-        b'\xef\xbb\xbf{"name": "x"}',
         '{"name": "x"}'.encode("utf-16"),
     ],
 )
 def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
     problem(http.post(f"{server.api}/register", content=body), 400, "invalid_parameter", reason="malformed")
+
+
+def test_json_may_begin_with_a_byte_order_mark(server: Running) -> None:
+    body = b'\xef\xbb\xbf{"name": "An app"}'
+    assert http.post(f"{server.api}/account/keys", content=body, headers=server.auth).status_code == 200
+
+
+@pytest.mark.parametrize("form", [{"data": {"name": "An app"}}, {"files": {"name": (None, "An app")}}])
+def test_forms_in_place_of_json(server: Running, form: dict[str, Any]) -> None:
+    response = http.post(f"{server.api}/account/keys", headers=server.auth, **form)
+    problem(response, 400, "invalid_parameter", reason="content_type")
+    assert "JSON object" in response.json()["error"]["message"]
 
 
 def test_other_charsets_and_empty_bodies(server: Running) -> None:

@@ -51,6 +51,11 @@ def test_documents_are_merged_in_order(either: Running) -> None:
     assert either.database.run_blocking(ledger_audit.check) == ()
 
 
+def test_files_may_be_numbered(server: Running) -> None:
+    files = [(f"files[{place}]", ("a.pdf", document(pages))) for place, pages in enumerate((2, 1))]
+    assert heights(server.request("POST", "/pdf/merge", files=files).content) == [1, 2, 1]
+
+
 def test_a_merge_is_described(either: Running) -> None:
     sizes = [document(2), document(4)]
     data = merge(either, *sizes, field="files", headers=JSON).json()["data"]

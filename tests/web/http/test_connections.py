@@ -158,7 +158,7 @@ def test_bodies_without_an_account_end_at_once_when_there_are_many(server: Runni
         assert kept.recv(100) == CONTINUE
         crowd(server, closing, b"", 384)
         refused = {"/nothing": 404, "/api/v1/convert": 401}
-        anonymous = {"/api/v1/register": 429, "/try/convert": 429}
+        anonymous = {"/dashboard/sign-in": 429, "/try/convert": 429}
         for path, status in (refused | anonymous).items():
             with opened(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\n").makefile(
                 "rb"
