@@ -52,7 +52,7 @@ from web.handlers.webhooks import (
     WebhookTest,
 )
 from web.http.handler import BaseHandler
-from web.http.responses import TextCache, TextCompression
+from web.http.responses import HeaderNames, TextCache, TextCompression
 from web.metrics.conversions import OTHER
 from web.services.accounts.accounts import SIGN_IN_LINK
 from web.services.container import Services
@@ -176,7 +176,7 @@ def build_application(services: Services) -> Application:
     routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
     return Application(
         [URLSpec(pattern, handler, {"services": services, "route": route}) for pattern, handler, route in routes],
-        transforms=[TextCompression],
+        transforms=[TextCompression, HeaderNames],
         log_function=lambda _handler: None,  # handlers log their requests themselves
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import responses
 from typing import Any
@@ -18,13 +18,14 @@ from config.pricing import RATE_WINDOW
 from storage.ids import new_id
 from storage.rate_limits import unused
 from web.api.errors import STATUS, ApiError, envelope, error_headers
-from web.api.headers import common_headers, rate_limit_headers
+from web.api.headers import HEADERS, common_headers, rate_limit_headers
 
 log = logging.getLogger("convertd.access")
 
 _JSON = "application/json"
 _WEIGHT = re.compile(r"0(\.\d*)?|1(\.0*)?", re.ASCII)
 _MAX_TEXTS = 64
+_DOCUMENTED = {name.lower(): name for name in HEADERS}
 _MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 
@@ -80,6 +81,21 @@ class TextCompression(OutputTransform):
             if etag is not None and not etag.startswith("W/"):
                 headers["ETag"] = f"W/{etag}"  # a strong one identifies the uncompressed bytes
         return status_code, headers, chunk
+
+
+class HeaderNames(OutputTransform):
+    """Sends the names of headers as the documentation has them. Tornado capitalizes their words: X-Ratelimit-Limit."""
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        return status_code, _DocumentedHeaders(headers), chunk
+
+
+class _DocumentedHeaders(HTTPHeaders):
+    def get_all(self) -> Iterator[tuple[str, str]]:
+        for name, value in super().get_all():
+            yield _DOCUMENTED.get(name.lower(), name), value
 
 
 def _compressed(text: bytes) -> bytes:

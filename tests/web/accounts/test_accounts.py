@@ -150,7 +150,7 @@ def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: 
 
 @pytest.mark.parametrize(("once", "credits"), [(True, [50, 0, 0]), (False, [50, 50, 50])], ids=["once", "each"])
 def test_free_credits_of_a_mailbox(servers: Servers, data_dir: Path, credits: list[int], *, once: bool) -> None:
-    settings = {"mailbox_credits_once": True} if once else {}
+    settings: dict[str, Any] = {"mailbox_credits_once": True} if once else {}
     with servers.running(data_dir, **settings) as server:
         for email, expected in zip(
             ("fay@example.test", "fay+1@example.test", "FAY+2@example.test"), credits, strict=True

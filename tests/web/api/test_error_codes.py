@@ -19,6 +19,7 @@ from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.api import errors
 from web.api.errors import STATUS
+from web.api.headers import COMMON_HEADERS
 
 
 def _key(server: Running, credits: int = 1, *, verified: bool = True) -> dict[str, str]:
@@ -247,3 +248,9 @@ def test_the_root_of_the_api_leads_to_its_documentation(server: Running) -> None
     assert (page.status_code, page.headers["Location"]) == (303, "/docs")
     document = http.get(f"{server.url}/openapi.json")
     assert (document.status_code, document.headers["Location"]) == (308, "/api/v1/openapi.json")
+
+
+def test_names_of_headers_are_sent_as_documented(server: Running) -> None:
+    head = server.raw(b"GET /api/v1/account HTTP/1.1\r\nHost: localhost\r\n\r\n").partition(b"\r\n\r\n")[0].decode()
+    sent = {line.partition(":")[0] for line in head.splitlines()[1:]}
+    assert {*COMMON_HEADERS, "WWW-Authenticate"} <= sent
