@@ -3,6 +3,7 @@
 import re
 import secrets
 import string
+import time
 
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _LENGTH = 22  # base-62 characters: 130 bits
@@ -21,6 +22,15 @@ def random_text(length: int) -> str:
 def new_id(kind: str) -> str:
     """Returns a random id: the kind, an underscore, 22 ASCII alphanumerics."""
     return f"{kind}_{random_text(_LENGTH)}"
+
+
+def ordered_id(kind: str, second: int) -> str:
+    """Returns a random id for a row of this second of Unix time. Ids of a second are ordered by when they were made.
+
+    Its first six characters are digits, the microseconds since the second began; the other 16 are random.
+    """
+    microseconds = time.time_ns() // 1000 - second * 1_000_000
+    return f"{kind}_{min(max(microseconds, 0), 999_999):06}{random_text(_LENGTH - 6)}"
 
 
 def is_id(kind: str, text: str) -> bool:

@@ -58,8 +58,17 @@ def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
 
 
 def list_files(transaction: Transaction, batch: Batch) -> tuple[File, ...]:
-    """Returns the batch's files in the order in which they were added."""
-    return files.select(transaction, _in_batch(transaction, batch.account, batch.batch_id))
+    """Returns the batch's uploads in the order in which they were added."""
+    own = _in_batch(transaction, batch.account, batch.batch_id)
+    return files.select(transaction, own & models.File.source_file_id.is_null())
+
+
+def latest_results(transaction: Transaction, batch: Batch) -> dict[str, File]:
+    """Returns the latest result of each file that the batch has converted more than once, by the id of the file."""
+    own = _in_batch(transaction, batch.account, batch.batch_id)
+    repeated = files.select(transaction, own & models.File.source_file_id.is_null(False))
+    oldest_first = sorted(repeated, key=lambda file: (file.created_at, file.file_id))
+    return {str(file.source_file_id): file for file in oldest_first}
 
 
 def add_file(
@@ -75,7 +84,8 @@ def add_file(
     rows = transaction.execute_returning(counted, table.added)
     if not rows:
         raise NotFound("batch")
-    query = models.File.select(fn.COUNT(models.File.file_id)).where(_in_batch(transaction, account, batch_id))
+    uploads = _in_batch(transaction, account, batch_id) & models.File.source_file_id.is_null()
+    query = models.File.select(fn.COUNT(models.File.file_id)).where(uploads)
     total = int(transaction.rows(query)[0][0]) + 1
     if total > limit:
         raise BatchFull(limit)

@@ -11,7 +11,7 @@ from storage.database.pages import Page, read_page
 from storage.database.transaction import Statement, Transaction, columns, insert, reading
 from storage.errors import NotFound
 from storage.field_types import BatchId, FileId, Timestamp
-from storage.ids import is_id, new_id
+from storage.ids import is_id, ordered_id
 from storage.tables import models
 
 
@@ -39,8 +39,8 @@ class StoredResult:
 class File:
     """A stored file. Clients do not see its account, the keys of its blobs, and the JSON of the row.
 
-    `outcome` is the JSON of the last successful conversion. `failure` is the JSON of the error of a failed conversion,
-    earlier or later, which can be repeated. `source` is the blob of the upload, `result` the blob of the result.
+    `outcome` is the JSON of the first successful conversion. `failure` is the JSON of the error of the latest
+    conversion, if it failed. `source` is the blob of the upload, `result` the blob of the result.
     """
 
     file_id: FileId
@@ -88,7 +88,7 @@ def add(transaction: Transaction, /, account: str, original: SourceFile, retenti
     row = {
         **asdict(original),
         **additional,
-        "file_id": new_id("file"),
+        "file_id": ordered_id("file", transaction.now),
         "account": account,
         "created_at": transaction.now,
         "expires_at": transaction.now + retention,
@@ -182,27 +182,32 @@ def mark_processed(
     original: SourceFile,
     result: StoredResult,
     retention: int,
+    *,
+    in_batch: bool = False,
 ) -> File:
     """Saves the result of a conversion of `original`. The file expires `retention` seconds from now.
 
-    Results are immutable: if the file has one already, this result is saved as a new file outside of any batch. Returns
-    the file with the result. Raises NotFound if the file was deleted or has expired.
+    Results are immutable: if the file has one already, this result is saved as a new file, which belongs to the batch
+    of the file if the batch was converted. Returns the file with the result. Raises NotFound if the file was deleted or
+    has expired.
     """
     row = transaction.select_for_update(models.File.select().where(_live(transaction, account, file_id)))
     if row is None:
         raise NotFound("file")
     if row.processed_at is not None:
+        _update(transaction, row, {"failure": None}, until=transaction.now + retention if in_batch else 0)
         repeated = {"source_file_id": row.file_id, **_result_columns(transaction, result)}
+        if in_batch:
+            repeated |= {"batch_id": row.batch_id, "place": row.place}
         return add(transaction, account, original, retention, **repeated)
     changes = {**_result_columns(transaction, result), "failure": None, "expires_at": transaction.now + retention}
-    _update(transaction, row, changes)
+    _update(transaction, row, changes, until=transaction.now + retention)
     return get(transaction, account, file_id)
 
 
 def mark_failed(transaction: Transaction, account: str, file_id: str, failure: str) -> None:
-    """Saves the failure of a conversion as JSON. Does nothing if the file is processed, deleted or expired."""
-    pending = _live(transaction, account, file_id) & models.File.processed_at.is_null()
-    row = transaction.select_for_update(models.File.select().where(pending))
+    """Saves the failure of the latest conversion as JSON. Does nothing if the file is deleted or expired."""
+    row = transaction.select_for_update(models.File.select().where(_live(transaction, account, file_id)))
     if row is not None:
         _update(transaction, row, {"failure": failure})
 
@@ -278,9 +283,10 @@ def _live(transaction: Transaction, account: str, file_id: str) -> Any:
     return (models.File.file_id == file_id) & _own(transaction, account)
 
 
-def _update(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
+def _update(transaction: Transaction, row: models.File, changes: dict[str, Any], *, until: int = 0) -> None:
+    """Changes a file, and defers the expiry of its batch to `until` at least."""
     if row.batch_id is not None:  # locked before the size of the account's files, as where a file is added to it
-        extend_batch(transaction, row.batch_id, changes.get("expires_at", 0))
+        extend_batch(transaction, row.batch_id, until)
     transaction.execute(models.File.update(changes).where(models.File.file_id == row.file_id))
 
 

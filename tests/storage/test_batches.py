@@ -13,7 +13,7 @@ from storage.tables.files import File
 from storage.tables.ledger import ServerInstance
 from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, lose, open_account
 from web.api.schemas.files import BatchStatus
-from web.services.files.files import stored_file
+from web.services.jobs.batches import get_with_files
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def inside(database: Database, batch: Batch) -> tuple[File, ...]:
 
 
 def shown(database: Database, batch: Batch) -> BatchStatus:
-    return BatchStatus(get(database, batch), tuple(map(stored_file, inside(database, batch))), 50)
+    return BatchStatus(*database.run_blocking(get_with_files, batch.account, batch.batch_id), 50)
 
 
 def status(database: Database, batch: Batch) -> str:

@@ -210,6 +210,7 @@ def _convert_batch(run: Recorder, account: str) -> None:
     run(files.extend_batch, batch.batch_id, 2 * DAY)
     run(batches.end, batch.batch_id, attempt)
     assert len(run(batches.list_files, run(batches.get, account, batch.batch_id))) == 1
+    assert run(batches.latest_results, run(batches.get, account, batch.batch_id)) == {}
 
 
 def _log(run: Recorder, account: str, clock: Clock) -> None:

@@ -54,6 +54,8 @@ def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, accou
     assert get(database, file) == replace(file, failure=FAILURE)
     assert process(database, account, file.file_id).failure is None
     database.run_blocking(files.mark_failed, account, file.file_id, FAILURE)
+    assert get(database, file).failure == FAILURE
+    process(database, account, file.file_id, "blob_2")
     assert get(database, file).failure is None
 
 

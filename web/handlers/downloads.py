@@ -57,7 +57,7 @@ class BatchArchive(BaseHandler):
 async def send_batch(handler: BaseHandler, account: str, batch_id: str) -> None:
     """Sends the results of a batch of the account as a ZIP. Raises NotFound."""
     batch = await handler.services.batches.find(account, batch_id)
-    entries = archive_entries(stored.file for stored in batch.files if stored.result is not None)
+    entries = archive_entries(file.result.file for file in batch.files if file.result is not None)
     await send_archive(handler, f"{batch_id}.zip", entries)
 
 

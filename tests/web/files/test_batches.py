@@ -1,10 +1,12 @@
 """Batches: states, limits, failures of single files, and a server that is killed."""
 
+import io
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -125,7 +127,27 @@ def test_a_second_conversion_creates_another_file(either: Running) -> None:
     first, second = (convert(either, batch, key, ids, target).json()["data"]["results"][0] for target in ("png", "gif"))
     assert first["file_id"] == second["file_id"] == first["result_file_id"] == ids[0]
     assert second["download_url"] == f"/api/v1/files/{second['result_file_id']}/download" != first["download_url"]
-    assert counts(known(either, batch, key)) == ("completed", 1, 0, 1, 0)
+    described = known(either, batch, key)
+    assert counts(described) == ("completed", 1, 0, 1, 0)
+    (file,) = described["files"]
+    assert (file["file_id"], file["result_file_id"]) == (ids[0], second["result_file_id"])
+    assert (file["download_url"], file["output_format"]) == (second["download_url"], "gif")
+    archive = either.request("GET", f"/batch/{batch}/download", key).content
+    assert ZipFile(io.BytesIO(archive)).namelist() == ["photo.gif"]
+    assert either.request("GET", first["download_url"].removeprefix("/api/v1"), key).status_code == 200
+
+    either.request("POST", f"/files/{ids[0]}/convert", key, json={"output_format": "bmp"})  # no run of the batch
+    assert known(either, batch, key)["files"] == [file]
+
+
+def test_a_second_conversion_that_fails(either: Running) -> None:
+    key, batch, ids = made(either, image(), image())
+    convert(either, batch, key, ids)
+    body = {"file_ids": ids[:1], "output_format": "png", "pages": "9"}
+    either.request("POST", f"/batch/{batch}/convert", key, json=body)
+    assert counts(known(either, batch, key)) == ("partial", 2, 0, 1, 1)
+    convert(either, batch, key, ids)
+    assert counts(known(either, batch, key)) == ("completed", 2, 0, 2, 0)
 
 
 def test_credits_run_out_midway(either: Running) -> None:

@@ -64,6 +64,21 @@ class StoredFile(Flat):
 
 
 @dataclass(frozen=True)
+class BatchFile(StoredFile):
+    """A file of a batch, with its result of the latest run that has converted it."""
+
+    @computed_field
+    @property
+    def file_id(self) -> FileId:
+        return self.file.file_id
+
+    @computed_field(description="The file with the result.")
+    @property
+    def result_file_id(self) -> FileId | None:
+        return None if self.result is None else self.result.file.file_id
+
+
+@dataclass(frozen=True)
 class FileList:
     """Stored files, newest first."""
 
@@ -157,10 +172,13 @@ class DeletedFile:
 
 @dataclass(frozen=True)
 class BatchStatus(Flat):
-    """A batch and its files, in upload order. `pending` excludes files whose last conversion failed."""
+    """A batch and its files, in upload order. Each counts by the latest run that has converted it.
+
+    `pending` excludes files whose last conversion failed.
+    """
 
     batch: Inline[Batch]
-    files: tuple[StoredFile, ...]
+    files: tuple[BatchFile, ...]
     max_files: Annotated[int, Field(ge=1, description="Maximum number of files.", examples=[50])]
 
     @computed_field(
@@ -189,7 +207,7 @@ class BatchStatus(Flat):
     @computed_field
     @property
     def processed(self) -> Count:
-        return sum(file.result is not None for file in self.files)
+        return sum(file.result is not None and file.error is None for file in self.files)
 
     @computed_field
     @property

@@ -581,6 +581,7 @@ class StoredFile:
     status: str  # `processed` after a successful conversion.
     size: int  # Bytes.
     total: int | None = None  # Number of files in the batch.
+    result_file_id: str | None = None  # The file with the result.
 
 
 @dataclass(frozen=True, kw_only=True)

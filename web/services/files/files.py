@@ -200,7 +200,10 @@ class Files:
                 check_quota(transaction, request.account, result.size)
                 if file is not None:
                     original = _conversion_source(file)
-                    made = files.mark_processed(transaction, account, file.file_id, original, result, self.retention)
+                    in_batch = request.operation == "batch"
+                    made = files.mark_processed(
+                        transaction, account, file.file_id, original, result, self.retention, in_batch=in_batch
+                    )
                 else:
                     name = request.original_name
                     original = SourceFile(safe_name(name), extension(source, name), source.name, request.size)

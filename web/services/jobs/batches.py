@@ -19,7 +19,7 @@ from storage.tables.files import File, SourceFile
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import ServerInstance
 from web.api.errors import RateLimited, error_body, public_error
-from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
+from web.api.schemas.files import AddedFile, BatchFailure, BatchFile, BatchStatus
 from web.api.values import to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts.accounts import Account
@@ -90,8 +90,8 @@ class Batches:
 
     async def find(self, account_id: str, batch_id: str) -> BatchStatus:
         """Returns a batch of the account. Raises NotFound."""
-        batch, batch_files = await self._database.run(_get_with_files, account_id, batch_id)
-        return BatchStatus(batch, tuple(map(stored_file, batch_files)), self.max_files)
+        batch, batch_files = await self._database.run(get_with_files, account_id, batch_id)
+        return BatchStatus(batch, batch_files, self.max_files)
 
     async def check_exists(self, account_id: str, batch_id: str) -> None:
         """Raises NotFound if the account has no such batch."""
@@ -217,7 +217,7 @@ class Batches:
 
     async def _convert(self, request: ConversionRequest, file_id: str, convert: ConvertFile) -> ResponseData:
         file = await self._database.run(files.get, request.account.id, file_id)
-        if file.batch_id != request.batch_id:
+        if file.batch_id != request.batch_id or file.source_file_id is not None:
             raise NotFound("file in this batch")
         create = partial(self._work_files.create, request.account.id)
         with create() as source, create() as output:
@@ -248,6 +248,12 @@ def successful_entry(file_id: str, response: ResponseData) -> dict[str, Any]:
 
 
 @reading
-def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
+def get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[BatchFile, ...]]:
+    """Returns a batch and its files, each with its latest result. Raises NotFound."""
     batch = batches.get(transaction, account_id, batch_id)
-    return batch, batches.list_files(transaction, batch)
+    latest = batches.latest_results(transaction, batch)
+    described = []
+    for file in batches.list_files(transaction, batch):
+        result = stored_file(latest.get(file.file_id, file)).result
+        described.append(BatchFile(file, result, stored_file(file).error))
+    return batch, tuple(described)
