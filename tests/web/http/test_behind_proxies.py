@@ -95,7 +95,8 @@ def is_an_error_of_nginx(response: httpx.Response, status: int, code: str, reaso
     assert (response.status_code, error["code"], error.get("reason")) == (status, code, reason)
     assert error["message"].endswith(".")
     assert error["request_id"] == response.headers["X-Request-Id"]
-    assert error["retryable"] is ("Retry-After" in response.headers)
+    assert (status in (429, 503)) is ("Retry-After" in response.headers)
+    assert (status == 405) is ("Allow" in response.headers)
     assert (response.headers["X-RateLimit-Limit"], response.headers["X-RateLimit-Remaining"]) == ("64", "0")
     assert abs(int(response.headers["X-RateLimit-Reset"]) - time.time()) < 2
     assert response.headers["RateLimit-Policy"] == '"connections";q=64;w=1'
@@ -117,6 +118,30 @@ def test_bodies_above_every_limit_are_refused_before_they_arrive(proxied: Proxie
     assert 512 * MIB < MAX_BODY <= 513 * MIB
     with proxied.send(sending(proxied.server.account(), 513 * MIB + 1)) as connection:
         is_an_error_of_nginx(parsed(read_response(connection)), 413, "file_too_large", "bytes")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "code", "reason"),
+    [
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "invalid_parameter", "malformed"),
+        ("no request\r\n\r\n", 400, "invalid_parameter", "malformed"),
+        ("GET /convertd-error HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not_found", None),
+        ("TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed", None),
+        (f"GET /{'a' * 8_500} HTTP/1.1\r\nHost: localhost\r\n\r\n", 414, "invalid_parameter", "too_long"),
+        (f"GET / HTTP/1.1\r\nHost: localhost\r\nA: {'a' * 8_500}\r\n\r\n", 431, "invalid_parameter", "too_long"),
+    ],
+)
+def test_malformed_requests_end_at_nginx(
+    proxied: Proxied, request_: str, status: int, code: str, reason: str | None
+) -> None:
+    with proxied.send(request_) as connection:
+        is_an_error_of_nginx(parsed(read_response(connection)), status, code, reason)
+
+
+def test_plain_http_on_the_port_of_tls(proxied: Proxied) -> None:
+    with socket.create_connection((_PROXY, proxied.nginx.port), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        is_an_error_of_nginx(parsed(read_response(connection)), 400, "invalid_parameter", "malformed")
 
 
 def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied) -> None:
