@@ -30,6 +30,7 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 PHOTOSHOP = b"Photoshop 3.0\0"
 _MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
 JFIF = 0xE0
+_APP1 = 0xE1  # EXIF or XMP
 ADOBE = 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
@@ -104,16 +105,29 @@ def _without_damaged_segments(data: bytes) -> bytes:
     return data
 
 
-def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None) -> bytes:
+def filter_segments(
+    data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None, orientation: int | None = None
+) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`. `dpi` is another resolution.
 
     Keeps the profile. Removes comments, data of applications, previews, and everything after the image. Warns of
-    images there, and of a `gain_map`.
+    images there, and of a `gain_map`. `orientation` (1 to 8) is the one that EXIF then has.
     """
     if metadata != "all":
         warn_of_lost(find_others(data, read_segments), gain_map=gain_map)
         data = map_segments(data, partial(_filter_body, metadata=metadata))
+    data = data if orientation is None else _with_orientation(data, orientation)
     return data if dpi is None else _with_resolution(data, dpi)
+
+
+def _with_orientation(data: bytes, orientation: int) -> bytes:
+    """The file whose EXIF has this orientation."""
+    bodies = [data[start + 4 : end] for code, start, end in read_segments(data) if code == _APP1]
+    exif = next((body for body in bodies if body.startswith(exif_data.PREFIX)), None)
+    if exif_data.orientation_of(exif) == orientation:
+        return data
+    added = segment(_APP1, exif_data.with_orientation(exif, orientation))
+    return map_segments(data, lambda _, body: None if body == exif else body, added)
 
 
 def _with_resolution(data: bytes, dpi: int) -> bytes:
@@ -122,11 +136,11 @@ def _with_resolution(data: bytes, dpi: int) -> bytes:
     def change(code: int, body: bytes) -> bytes | None:
         if code == JFIF and body.startswith(b"JFIF\0"):
             return body[:7] + struct.pack(">BHH", 1, dpi, dpi) + body[12:]
-        return exif_data.with_resolution(body, dpi) if code == 0xE1 and body.startswith(exif_data.PREFIX) else body
+        return exif_data.with_resolution(body, dpi) if code == _APP1 and body.startswith(exif_data.PREFIX) else body
 
     bodies = [(code, data[start + 4 : start + 10]) for code, start, _ in read_segments(data)]
     has_place = any(code == JFIF or body.startswith(exif_data.PREFIX) for code, body in bodies)
-    return map_segments(data, change, b"" if has_place else segment(0xE1, exif_data.with_resolution(None, dpi) or b""))
+    return map_segments(data, change, b"" if has_place else segment(_APP1, exif_data.with_resolution(None, dpi) or b""))
 
 
 def map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], added: bytes = b"") -> bytes:
@@ -158,9 +172,9 @@ def _filter_body(code: int, body: bytes, metadata: Metadata) -> bytes | None:
     kept: bytes | None = None
     if code == JFIF and body.startswith(b"JFIF\0"):
         kept = body[:12] + b"\0\0"  # without a preview
-    elif code == 0xE1 and body.startswith(exif_data.PREFIX):
+    elif code == _APP1 and body.startswith(exif_data.PREFIX):
         kept = filter_exif(body, metadata)
-    elif code == 0xE1 and body.startswith(_XMP):
+    elif code == _APP1 and body.startswith(_XMP):
         packet = filter_xmp(body.removeprefix(_XMP), metadata)
         kept = _XMP + packet if packet else None
     elif code == APP13 and body.startswith(PHOTOSHOP):

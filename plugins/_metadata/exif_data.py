@@ -162,6 +162,13 @@ def read_orientation(image: Image.Image) -> int:
     return orientation if orientation in range(1, 9) else 1
 
 
+def orientation_of(exif: bytes | None) -> int:
+    """The orientation in an EXIF block, 1 to 8; 1 without."""
+    block = parse(exif)
+    orientation = block.integer(ORIENTATION) if block else 1
+    return orientation if orientation in range(1, 9) else 1
+
+
 def parse(exif: bytes | None) -> Block | None:
     """The directories of an EXIF block. None if there is none, or a damaged one."""
     block = parse_file(exif.removeprefix(PREFIX)) if exif else None
@@ -274,6 +281,14 @@ def upright(exif: bytes) -> bytes | None:
     if block is None or block.integer(ORIENTATION) in (0, 1):
         return exif
     return _changed(block, {}, preview=False)
+
+
+def with_orientation(exif: bytes | None, orientation: int) -> bytes:
+    """An EXIF block with another orientation, and without preview. Its values are at other offsets."""
+    block = parse(exif)
+    order = block.order if block else "<"
+    value = Value(_SHORT, 1, struct.pack(f"{order}H", orientation))
+    return write_block({**(block.directory if block else {}), ORIENTATION: value}, order) or b""
 
 
 def without_orientation(exif: bytes | None) -> bytes | None:
