@@ -261,7 +261,8 @@ def from_jpeg(
     if pixels <= _MAX_PIXELS:
         stated = None if metadata == "all" else orientation
         kept = segments.filter_segments(data, metadata, gain_map=False, dpi=dpi, orientation=stated)
-        written = writer.write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
+        profile = segments.described_profile(kept)
+        written = writer.write_jpeg(kept, image.size, _effort(effort, pixels, lossless=False), boxes, profile)
         if written is not None:
             return written
     FidelityWarning.issue("jpeg_reencoded", "The coding of the JPEG could not be kept, and it was encoded again.")
