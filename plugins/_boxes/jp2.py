@@ -224,9 +224,7 @@ def with_metadata(raster: Raster, data: bytes) -> Raster:
 
 def read_orientation(data: bytes) -> int:
     """The EXIF orientation, 1 to 8; 1 without."""
-    block = exif_data.parse(_read_exif(data))
-    orientation = block.integer(exif_data.ORIENTATION) if block else 1
-    return orientation if orientation in range(1, 9) else 1
+    return exif_data.orientation_of(_read_exif(data))
 
 
 def _read_exif(data: bytes) -> bytes | None:

@@ -54,6 +54,17 @@ CURVES: Mapping[int, Curve] = MappingProxyType(
 """The transfer functions of SDR by code point."""
 SRGB = PRIMARIES[SRGB_PRIMARIES]
 _SRGB_COLORS = (SRGB, CURVES[SRGB_TRANSFER])
+P3_COLORS = (PRIMARIES[12], CURVES[SRGB_TRANSFER])
+ADOBE_RGB_COLORS: tuple[Primaries, Curve] = ((0.3127, 0.3290, 0.64, 0.33, 0.21, 0.71, 0.15, 0.06), gamma(563 / 256))
+_NAMES: Mapping[tuple[Primaries, Curve], str] = MappingProxyType(
+    {
+        _SRGB_COLORS: "sRGB",
+        P3_COLORS: "Display P3",
+        ADOBE_RGB_COLORS: "Adobe RGB (1998)",
+        (PRIMARIES[_BT2020], CURVES[14]): "BT.2020",
+        (PRIMARIES[11], CURVES[17]): "DCI-P3",
+    }
+)
 
 
 def are_valid(primaries: Primaries) -> bool:
@@ -103,17 +114,25 @@ def with_profile(raster: Raster, colors: tuple[Primaries, Curve] | None) -> Rast
 
 
 def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
-    """An ICC profile (version 4) of RGB with these primaries, or of gray. Equal colors have equal profiles."""
+    """An ICC profile (version 4) of RGB with these primaries, or of gray. Equal colors have equal profiles.
+
+    It has the usual name of its colors, or one that describes them.
+    """
     white = primaries[:2]
     colors = None if gray else primaries[2:]
     data = bytearray(imagecodecs.cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))
-    # Parametric curves replace the gamma. LittleCMS itself would write tables of 24 KB.
-    (tags,) = struct.unpack_from(">I", data, _TAG_TABLE)
+    # Parametric curves replace the gamma, for which LittleCMS itself would write tables of 24 KB; and a name, its own.
     response = b"para\0\0\0\0\0\3\0\0" + struct.pack(">5i", *(round(value * 65536) for value in curve))
-    for entry in range(_TAG_TABLE + 4, _TAG_TABLE + 4 + 12 * tags, 12):
-        if data[entry + 1 : entry + 4] == b"TRC":
-            struct.pack_into(">II", data, entry + 4, len(data), len(response))
-    data += response
+    response_name = "the curve of sRGB" if curve == CURVES[SRGB_TRANSFER] else f"gamma {curve[0]:.3g}"
+    name = _NAMES.get((primaries, curve)) if not gray else None
+    text = (name or f"{'Gray' if gray else 'RGB'} with {response_name}").encode("utf-16-be")
+    description = b"mluc" + struct.pack(">3I4s2I", 0, 1, 12, b"enUS", len(text), 28) + text + bytes(-len(text) % 4)
+    (tags,) = struct.unpack_from(">I", data, _TAG_TABLE)
+    for content, kinds in ((response, (b"kTRC", b"rTRC", b"gTRC", b"bTRC")), (description, (b"desc",))):
+        for entry in range(_TAG_TABLE + 4, _TAG_TABLE + 4 + 12 * tags, 12):
+            if bytes(data[entry : entry + 4]) in kinds:
+                struct.pack_into(">II", data, entry + 4, len(data), len(content))
+        data += content
     struct.pack_into(">I", data, 0, len(data))
     struct.pack_into(">6H", data, _CREATION_TIME, 2000, 1, 1, 0, 0, 0)
     return bytes(data)

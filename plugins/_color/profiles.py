@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image, ImageCms
 
 from engine import (
-    PRIMARIES,
     CorruptInput,
     DeepPixels,
     Format,
@@ -39,12 +38,11 @@ MODULES = ("numpy", "imagecodecs._cms")
 
 _SWOP = Path("/usr/share/color/icc/ghostscript/default_cmyk.icc")
 _FILES = MappingProxyType({"fogra39": Path(__file__).parents[1] / "_icc" / "ISOcoated_v2_300_bas.icc", "swop": _SWOP})
-_ADOBE_RGB: Primaries = (0.3127, 0.3290, 0.64, 0.33, 0.21, 0.71, 0.15, 0.06)
 _COLORS: Mapping[str, tuple[Primaries, cicp.Curve]] = MappingProxyType(
     {
         "srgb": (cicp.SRGB, cicp.CURVES[cicp.SRGB_TRANSFER]),
-        "p3": (PRIMARIES[12], cicp.CURVES[cicp.SRGB_TRANSFER]),
-        "adobe-rgb": (_ADOBE_RGB, cicp.gamma(563 / 256)),
+        "p3": cicp.P3_COLORS,
+        "adobe-rgb": cicp.ADOBE_RGB_COLORS,
     }
 )
 NAMES = (*_COLORS, *(name for name, file in _FILES.items() if file.is_file()))
@@ -136,6 +134,7 @@ def _samples(frame: Frame, background: tuple[int, int, int] | None) -> tuple[NDA
 def converted(raster: Raster, *, gray: bool) -> Raster:
     """Converts each frame to sRGB or `gray` with its profile."""
     raster = raster.tone_mapped()
+    raster = replace(raster, metadata=replace(raster.metadata, exif=exif_data.for_srgb(raster.metadata.exif)))
     background = raster.request.background
     if gray and background:
         luminance, _ = color.srgb_to_gray(np.array([[background[:3]]], np.uint8), "RGB")

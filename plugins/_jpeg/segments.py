@@ -14,6 +14,7 @@ from PIL import Image
 
 from engine import FidelityWarning, TooLarge, warn_gain_map_lost
 from engine.option_types import Metadata
+from plugins._color import profiles
 from plugins._metadata import exif_data, iptc_data
 from plugins._metadata.writing import filter_exif, filter_iptc, filter_xmp
 from plugins._pixels import pillow
@@ -30,6 +31,10 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 PHOTOSHOP = b"Photoshop 3.0\0"
 _MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
 JFIF = 0xE0
+_APP1 = 0xE1  # EXIF or XMP
+_APP2 = 0xE2
+_PROFILE = b"ICC_PROFILE\0"
+_BANDS = 5  # offset of the number of bands in the start of a frame
 ADOBE = 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
@@ -77,12 +82,27 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def open_file(data: bytes) -> tuple[bytes, Image.Image]:
-    """The file, without damaged segments of applications, and its image. Issues a FidelityWarning for segments."""
+    """The file, without damaged segments of applications, and its image. Issues a FidelityWarning for segments.
+
+    The image has the profile of colors that only EXIF describes.
+    """
     try:
-        return data, pillow.open_image(data, "JPEG")
+        image = pillow.open_image(data, "JPEG")
     except pillow.DAMAGES:
         data = _without_damaged_segments(data)
-        return data, pillow.open_image(data, "JPEG")
+        image = pillow.open_image(data, "JPEG")
+    if profile := described_profile(data):
+        image.info["icc_profile"] = profile
+    return data, image
+
+
+def described_profile(data: bytes) -> bytes | None:
+    """The profile of a file whose EXIF, instead of a profile, states that its colors are Adobe RGB. None for others."""
+    header = [(code, data[start + 4 : end]) for code, start, end in _header_segments(data, read_segments)]
+    exif = next((body for code, body in header if code == _APP1 and body.startswith(exif_data.PREFIX)), None)
+    bands = next((body[_BANDS] for code, body in header if code in _FRAMES and len(body) > _BANDS), 0)
+    has_own = any(body.startswith(_PROFILE) for _, body in header)
+    return profiles.named("adobe-rgb").data if bands == 3 and not has_own and exif_data.is_adobe_rgb(exif) else None
 
 
 def _without_damaged_segments(data: bytes) -> bytes:
@@ -104,16 +124,32 @@ def _without_damaged_segments(data: bytes) -> bytes:
     return data
 
 
-def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None) -> bytes:
+def filter_segments(
+    data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None, orientation: int | None = None
+) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`. `dpi` is another resolution.
 
-    Keeps the profile. Removes comments, data of applications, previews, and everything after the image. Warns of
-    images there, and of a `gain_map`.
+    Keeps the profile, and adds one that only EXIF describes. Removes comments, data of applications, previews, and
+    everything after the image. Warns of images there, and of a `gain_map`. `orientation` (1 to 8) is the one that EXIF
+    then has.
     """
     if metadata != "all":
         warn_of_lost(find_others(data, read_segments), gain_map=gain_map)
-        data = map_segments(data, partial(_filter_body, metadata=metadata))
+        profile = described_profile(data)
+        added = segment(_APP2, _PROFILE + b"\1\1" + profile) if profile else b""
+        data = map_segments(data, partial(_filter_body, metadata=metadata), added)
+    data = data if orientation is None else _with_orientation(data, orientation)
     return data if dpi is None else _with_resolution(data, dpi)
+
+
+def _with_orientation(data: bytes, orientation: int) -> bytes:
+    """The file whose EXIF has this orientation."""
+    bodies = [data[start + 4 : end] for code, start, end in read_segments(data) if code == _APP1]
+    exif = next((body for body in bodies if body.startswith(exif_data.PREFIX)), None)
+    if exif_data.orientation_of(exif) == orientation:
+        return data
+    added = segment(_APP1, exif_data.with_orientation(exif, orientation))
+    return map_segments(data, lambda _, body: None if body == exif else body, added)
 
 
 def _with_resolution(data: bytes, dpi: int) -> bytes:
@@ -122,11 +158,11 @@ def _with_resolution(data: bytes, dpi: int) -> bytes:
     def change(code: int, body: bytes) -> bytes | None:
         if code == JFIF and body.startswith(b"JFIF\0"):
             return body[:7] + struct.pack(">BHH", 1, dpi, dpi) + body[12:]
-        return exif_data.with_resolution(body, dpi) if code == 0xE1 and body.startswith(exif_data.PREFIX) else body
+        return exif_data.with_resolution(body, dpi) if code == _APP1 and body.startswith(exif_data.PREFIX) else body
 
     bodies = [(code, data[start + 4 : start + 10]) for code, start, _ in read_segments(data)]
     has_place = any(code == JFIF or body.startswith(exif_data.PREFIX) for code, body in bodies)
-    return map_segments(data, change, b"" if has_place else segment(0xE1, exif_data.with_resolution(None, dpi) or b""))
+    return map_segments(data, change, b"" if has_place else segment(_APP1, exif_data.with_resolution(None, dpi) or b""))
 
 
 def map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], added: bytes = b"") -> bytes:
@@ -158,15 +194,15 @@ def _filter_body(code: int, body: bytes, metadata: Metadata) -> bytes | None:
     kept: bytes | None = None
     if code == JFIF and body.startswith(b"JFIF\0"):
         kept = body[:12] + b"\0\0"  # without a preview
-    elif code == 0xE1 and body.startswith(exif_data.PREFIX):
+    elif code == _APP1 and body.startswith(exif_data.PREFIX):
         kept = filter_exif(body, metadata)
-    elif code == 0xE1 and body.startswith(_XMP):
+    elif code == _APP1 and body.startswith(_XMP):
         packet = filter_xmp(body.removeprefix(_XMP), metadata)
         kept = _XMP + packet if packet else None
     elif code == APP13 and body.startswith(PHOTOSHOP):
         iptc = filter_iptc(iptc_data.from_resources(body.removeprefix(PHOTOSHOP)), metadata)
         kept = PHOTOSHOP + iptc_data.to_resources(iptc) if iptc else None
-    elif (code == 0xE2 and body.startswith(b"ICC_PROFILE\0")) or (code == ADOBE and body.startswith(b"Adobe")):
+    elif (code == _APP2 and body.startswith(_PROFILE)) or (code == ADOBE and body.startswith(b"Adobe")):
         kept = body
     return kept if kept is None or len(kept) <= _MAX_BODY else None
 
@@ -230,8 +266,11 @@ def find_others(data: bytes, read_segments: Callable[[bytes], Segments]) -> Imag
 
 def _header(data: bytes, read_segments: Callable[[bytes], Segments]) -> list[bytes]:
     """The bodies of the segments before the first scan."""
-    segments = takewhile(lambda segment: segment[0] not in _AFTER_HEADER, read_segments(data))
-    return [data[start + 4 : end] for _, start, end in segments]
+    return [data[start + 4 : end] for _, start, end in _header_segments(data, read_segments)]
+
+
+def _header_segments(data: bytes, read_segments: Callable[[bytes], Segments]) -> Segments:
+    return takewhile(lambda segment: segment[0] not in _AFTER_HEADER, read_segments(data))
 
 
 def _mentions(header: list[bytes], *names: bytes) -> bool:

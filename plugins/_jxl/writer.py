@@ -158,14 +158,23 @@ def _add_frame(settings: Any, frame: NDArray[Any], bits: int, *, inks: bool) -> 
         _check(LIBRARY.JxlEncoderSetExtraChannelBuffer(settings, byref(layout), black.ctypes.data, black.nbytes, 0))
 
 
-def write_jpeg(data: bytes, effort: int, boxes: Sequence[tuple[bytes, bytes]] = ()) -> bytes | None:
+def write_jpeg(
+    data: bytes, size: Size, effort: int, boxes: Sequence[tuple[bytes, bytes]] = (), profile: bytes | None = None
+) -> bytes | None:
     """A file with the coefficients of a JPEG, which can be restored from it byte for byte, and these boxes.
 
-    None if that is impossible.
+    `profile` is of an RGB file without one. None if that is impossible.
     """
     with _encoder(effort) as (handle, settings):
         if LIBRARY.JxlEncoderStoreJPEGMetadata(handle, 1) != library.SUCCESS:
             return None
+        if profile:
+            info = library.BasicInfo()
+            LIBRARY.JxlEncoderInitBasicInfo(byref(info))
+            info.width, info.height = size
+            info.uses_original_profile = 1
+            _check(LIBRARY.JxlEncoderSetBasicInfo(handle, byref(info)))
+            _check(LIBRARY.JxlEncoderSetICCProfile(handle, profile, len(profile)))
         for kind, content in _usable(handle, boxes):
             _check(LIBRARY.JxlEncoderAddBox(handle, kind, content, len(content), 0))
         # Few readers of metadata decompress them.

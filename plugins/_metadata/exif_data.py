@@ -65,6 +65,11 @@ SAFE_EXPOSURE = frozenset(
     | {0xA432, 0xA433, 0xA434, 0xA436, 0xA437, 0xA460, 0xA461, 0xA462}
 )
 _COLOR_SPACE = 0xA001
+_UNCALIBRATED = b"\xff\xff"  # in both byte orders
+# The index of interoperability (DCF), and its values for Adobe RGB and sRGB.
+_INDEX = 1
+_OPTION_FILE = b"R03"
+_BASIC_FILE = b"R98"
 _GPS_VERSION = 0
 _SIZES: Mapping[int, tuple[int, int]] = MappingProxyType({0: (0x0100, 0x0101), EXPOSURE: (0xA002, 0xA003)})
 # Versions, components, color space and sizes of the EXIF directory, which describe the file and not the image.
@@ -159,6 +164,13 @@ def read_orientation(image: Image.Image) -> int:
     if not orientation and isinstance(packet := image.info.get("xmp"), bytes):
         found = _XMP_ORIENTATION.search(packet)
         orientation = int(found[1]) if found else 0
+    return orientation if orientation in range(1, 9) else 1
+
+
+def orientation_of(exif: bytes | None) -> int:
+    """The orientation in an EXIF block, 1 to 8; 1 without."""
+    block = parse(exif)
+    orientation = block.integer(ORIENTATION) if block else 1
     return orientation if orientation in range(1, 9) else 1
 
 
@@ -274,6 +286,37 @@ def upright(exif: bytes) -> bytes | None:
     if block is None or block.integer(ORIENTATION) in (0, 1):
         return exif
     return _changed(block, {}, preview=False)
+
+
+def is_adobe_rgb(exif: bytes | None) -> bool:
+    """Whether an EXIF block states that the colors are Adobe RGB, which cameras need no profile for (DCF)."""
+    return exif is not None and _OPTION_FILE in exif and _index_of_option_file(parse(exif)) is not None
+
+
+def for_srgb(exif: bytes | None) -> bytes | None:
+    """An EXIF block that does not state that the colors are Adobe RGB."""
+    block = parse(exif)
+    index = _index_of_option_file(block)
+    return _changed(block, {index.start: _BASIC_FILE}, preview=True) if block and index else exif
+
+
+def _index_of_option_file(block: Block | None) -> Value | None:
+    """The index of interoperability that stands for Adobe RGB. None for other blocks."""
+    exposure = block.child(EXPOSURE) if block else {}
+    space = exposure.get(_COLOR_SPACE)
+    directory = exposure.get(_INTEROPERABILITY)
+    index = directory.get(_INDEX) if isinstance(directory, dict) else None
+    if not isinstance(space, Value) or bytes(space.data) != _UNCALIBRATED or not isinstance(index, Value):
+        return None
+    return index if bytes(index.data[: len(_OPTION_FILE)]) == _OPTION_FILE else None
+
+
+def with_orientation(exif: bytes | None, orientation: int) -> bytes:
+    """An EXIF block with another orientation, and without preview. Its values are at other offsets."""
+    block = parse(exif)
+    order = block.order if block else "<"
+    value = Value(_SHORT, 1, struct.pack(f"{order}H", orientation))
+    return write_block({**(block.directory if block else {}), ORIENTATION: value}, order) or b""
 
 
 def without_orientation(exif: bytes | None) -> bytes | None:

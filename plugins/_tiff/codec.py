@@ -1,5 +1,6 @@
 """TIFF through tifffile: pages that Pillow cannot read, or only with 8 bits per sample, and the writer."""
 
+import struct
 from enum import IntEnum
 from io import BytesIO
 from itertools import islice
@@ -14,6 +15,7 @@ from PIL import Image, ImageCms
 from tifffile import COMPRESSION, PHOTOMETRIC, SAMPLEFORMAT, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
+from plugins._jpeg.segments import segment
 from plugins._pixels import pillow
 from plugins._tiff import tiff_directories
 
@@ -27,7 +29,8 @@ _CODECS = [imagecodecs.cms_transform, *(getattr(imagecodecs, f"{name}_decode") f
 
 
 _NO_IMAGE = tiff_directories.REDUCED | tiff_directories.MASK
-# Kinds of alpha.
+# Kinds of extra samples.
+_UNSPECIFIED = 0
 _ASSOCIATED = 1
 _UNASSOCIATED = 2
 _MODES = {
@@ -39,6 +42,12 @@ _MODES = {
 }
 _LAB = (PHOTOMETRIC.CIELAB, PHOTOMETRIC.ICCLAB, PHOTOMETRIC.ITULAB)
 _ITU_LAB = ((0, 100), (-85, 85), (-75, 125))  # the default ranges of L, a and b
+# Tags of old-style JPEG: a JPEG file and its size, or the tables of each band.
+_JPEG_FILE = 513
+_JPEG_SIZE = 514
+_JPEG_TABLE = 519
+_JPEG_DC = 520
+_JPEG_AC = 521
 _JPEG = (COMPRESSION.OJPEG, COMPRESSION.JPEG, COMPRESSION.ALT_JPEG, COMPRESSION.JPEG_LOSSY)
 
 
@@ -164,9 +173,12 @@ def read(page: TiffPage) -> DeepPixels | Image.Image:
     """The upright pixels of a page. Raises TooLarge, and CorruptInput with the page's encoding."""
     check_size(page.imagewidth, page.imagelength)
     try:
-        samples = page.asarray(squeeze=False)
-        # The axes are planes, depth, rows, columns and bands, of which an image has either planes or bands.
-        array = np.moveaxis(samples[:, 0], 0, -1).reshape(page.imagelength, page.imagewidth, -1)
+        if page.compression == COMPRESSION.OJPEG:
+            samples = imagecodecs.jpeg8_decode(_old_jpeg(page))
+        else:
+            # The axes are planes, depth, rows, columns and bands, of which an image has either planes or bands.
+            samples = np.moveaxis(page.asarray(squeeze=False)[:, 0], 0, -1)
+        array = samples.reshape(page.imagelength, page.imagewidth, -1)
         return _to_pixels(pillow.apply_orientation(array, orientation(page)), page)
     except MemoryError:
         raise
@@ -175,6 +187,30 @@ def read(page: TiffPage) -> DeepPixels | Image.Image:
             f"The page cannot be decoded; it has the color space {_name(PHOTOMETRIC, page.photometric)}, "
             f"the compression {_name(COMPRESSION, page.compression)} and {bits(page)} bits per sample."
         ) from error
+
+
+def _old_jpeg(page: TiffPage) -> bytes:
+    """The JPEG file of a gray page of one strip: with a header before it, or with tables in tags."""
+
+    def first(tag: int) -> int:
+        value = page.tags.valueof(tag, 0)
+        return int(value[0] if isinstance(value, tuple) else value)
+
+    def content(tag: int, size: int) -> bytes:
+        page.parent.filehandle.seek(first(tag))
+        return page.parent.filehandle.read(size)
+
+    def huffman(tag: int) -> bytes:
+        return content(tag, 16 + sum(content(tag, 16)))
+
+    strip = content(tiff_directories.STRIP_OFFSETS, page.databytecounts[0])
+    if _JPEG_FILE in page.tags:
+        header = content(_JPEG_FILE, first(_JPEG_SIZE))
+        return header if strip in header else header + strip
+    tables = segment(0xDB, b"\0" + content(_JPEG_TABLE, 64))
+    tables += segment(0xC4, b"\0" + huffman(_JPEG_DC)) + segment(0xC4, b"\x10" + huffman(_JPEG_AC))
+    frame = struct.pack(">BHHB3B", 8, page.imagelength, page.imagewidth, 1, 1, 0x11, 0)
+    return b"".join((b"\xff\xd8", tables, segment(0xC0, frame), segment(0xDA, b"\1\1\0\0\x3f\0"), strip))
 
 
 def _name(kind: type[IntEnum], value: int) -> str:
@@ -186,7 +222,7 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
     """Samples of rows x columns x bands in a mode of Raster, with 16 bits if the page has more than 8."""
     photometric = page.photometric
     if photometric == PHOTOMETRIC.PALETTE:
-        return _apply_palette(array[..., 0], page)
+        return _apply_palette(array, page)
     if photometric in _LAB:
         color.warn_converted("LAB")
         if bits(page) > 16:
@@ -232,9 +268,13 @@ def _to_unsigned(samples: NDArray[Any], page: TiffPage) -> tuple[NDArray[np.uint
 
 
 def _alpha_band(page: TiffPage, colors: int) -> int | None:
-    """The index of the band with the alpha, after `colors` others. None if there is none."""
+    """The index of the band with the alpha, after `colors` others. None if there is none.
+
+    Without a stated meaning, a single band is alpha, as for other readers, but beside inks it may be a spot color.
+    """
     extra = page.extrasamples
-    if not extra and page.samplesperpixel == colors + 1:
+    is_alpha = not extra or (extra == (_UNSPECIFIED,) and page.photometric != PHOTOMETRIC.SEPARATED)
+    if is_alpha and page.samplesperpixel == colors + 1:
         return colors
     return next((colors + index for index, kind in enumerate(extra) if kind in (_ASSOCIATED, _UNASSOCIATED)), None)
 
@@ -246,11 +286,17 @@ def _divide(samples: NDArray[np.uint16], alpha: NDArray[np.uint16], maximum: int
     return np.minimum(quotients, maximum).astype(np.uint16)  # type: ignore[no-any-return]
 
 
-def _apply_palette(indexes: NDArray[Any], page: TiffPage) -> Image.Image:
+def _apply_palette(array: NDArray[Any], page: TiffPage) -> Image.Image:
     colors = np.asarray(page.colormap).T
     # Some writers store 8 bits.
-    samples = colors.astype(np.uint8) if colors.max() <= 255 else color.to_8_bits(colors)
-    return Image.fromarray(samples[indexes], "RGB")
+    samples = (colors.astype(np.uint8) if colors.max() <= 255 else color.to_8_bits(colors))[array[..., 0]]
+    band = _alpha_band(page, 1)
+    if band is None:
+        return Image.fromarray(samples, "RGB")
+    alpha = color.scale(array[..., band : band + 1], (1 << bits(page)) - 1, 255)
+    if page.extrasamples[band - 1 :][:1] == (_ASSOCIATED,):
+        samples = _divide(samples, alpha, 255)
+    return Image.fromarray(np.dstack((samples, alpha)).astype(np.uint8), "RGBA")
 
 
 def _lab_to_srgb(array: NDArray[Any], page: TiffPage) -> DeepPixels:

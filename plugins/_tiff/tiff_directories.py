@@ -31,6 +31,7 @@ _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of t
 CFA = 32803
 LINEAR_RAW = 34892
 EXTRA_SAMPLES = 338  # what the channels besides the colors mean: 0 is unspecified
+_PLAIN_COLORS = ((0,), (1,), (2,), (3,))  # values of PhotometricInterpretation: gray, RGB, palette
 # Samples per pixel, colors of a sensor's filter, Leaf's tag.
 SAMPLES = 277
 CFA_PATTERN = 33422
@@ -156,9 +157,13 @@ def holds_only_thumbnails(directories: list[Directory]) -> bool:
 
 
 def unknown_channels(directories: list[Directory]) -> int:
-    """The number of channels besides the colors whose meaning is not specified, of the image that has most."""
+    """The number of channels besides the colors whose meaning is not specified, of the image that has most.
+
+    A single one beside gray, RGB or a palette is none of them: it is taken as transparency.
+    """
     images = (directory for directory in directories if not _is_reduced(directory))
-    return max((directory.get(EXTRA_SAMPLES, ()).count(0) for directory in images), default=0)
+    extras = ((directory.get(EXTRA_SAMPLES, ()), directory.get(PHOTOMETRIC, ())) for directory in images)
+    return max((kinds.count(0) for kinds, colors in extras if kinds != (0,) or colors not in _PLAIN_COLORS), default=0)
 
 
 def hides_image(directories: list[Directory]) -> bool:

@@ -113,7 +113,7 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
     optimize = effort > _DEFAULT_EFFORT
     own: dict[str, Any] = {}
     if raster.origin and raster.origin.format == JPEG:
-        source = pillow.open_image(raster.origin.data, "JPEG")
+        _, source = open_file(raster.origin.data)
         own = encoding_of(source, raster.origin.orientation)
         if subsampling in (None, own["subsampling"]):
             kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)

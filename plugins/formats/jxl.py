@@ -259,8 +259,10 @@ def from_jpeg(
     gain_map = ultra_hdr.read(data, others, size, orientation)
     boxes = [writer.write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
-        kept = segments.filter_segments(data, metadata, gain_map=False, dpi=dpi)
-        written = writer.write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
+        stated = None if metadata == "all" else orientation
+        kept = segments.filter_segments(data, metadata, gain_map=False, dpi=dpi, orientation=stated)
+        profile = segments.described_profile(kept)
+        written = writer.write_jpeg(kept, image.size, _effort(effort, pixels, lossless=False), boxes, profile)
         if written is not None:
             return written
     FidelityWarning.issue("jpeg_reencoded", "The coding of the JPEG could not be kept, and it was encoded again.")
@@ -278,8 +280,8 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     original = reader.read_jpeg(data)
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
-    filtered = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi)
     header = reader.read_header(data)
+    filtered = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi, orientation=header.orientation)
     others = segments.find_others(original, segments.read_segments) if metadata == "all" else []
     has_own = segments.find_gain_map(others) is not None
     gain_map = None if has_own or hdr == "drop" else writer.read_box(header.boxes.get(writer.BOX), header.size)

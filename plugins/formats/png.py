@@ -79,9 +79,12 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     depth, color_type = data[_DEPTH : _DEPTH + 2]
     if _is_deep(data) and len(frames) == 1:
         raster = replace(raster, deep_frames=_decode_deep(data, image))
-        if color_type == _GRAY_ALPHA:  # RGBA for Pillow, which a gray profile does not fit
+        # Gray with alpha is RGBA for Pillow, which a gray profile does not fit; and it compares 8 bits with the
+        # transparent color, which has 16.
+        if color_type == _GRAY_ALPHA or "transparency" in image.info:
+            mode = "LA" if color_type in (_GRAY, _GRAY_ALPHA) else "RGBA"
             reduced = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, image))
-            raster = replace(raster, frames=reduced, sample=pillow.sample("LA", image.info.get("icc_profile")))
+            raster = replace(raster, frames=reduced, sample=pillow.sample(mode, image.info.get("icc_profile")))
     if color_type == _GRAY and depth < 8:
         raster = replace(raster, source=replace(raster.source, bit_depth=depth))
         if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one

@@ -70,7 +70,14 @@ _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE = 1  # type
-_INKS = 5  # PhotometricInterpretation of CMYK
+# PhotometricInterpretation
+_PALETTE = 3
+_INKS = 5
+_YCBCR = 6
+_PLANES = 284
+_INTERLEAVED = 1
+_COLOR_MAP = 320
+_OLD_JPEG = 6
 JPEG_QUALITY = 90
 EFFORT = 5
 """The defaults of the encoder."""
@@ -150,14 +157,17 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
 
 
 def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
-    """Whether a page has up to 8 bits per sample, a compression of Pillow, no transparent inks, no sub-directories."""
+    """Whether Pillow reads a page exactly, which has no sub-directories."""
+    photometric = tags.get(tiff_directories.PHOTOMETRIC)
+    extra = tags.get(tiff_directories.EXTRA_SAMPLES, ())
     return (
         max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
         and tags.get(tiff_directories.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
+        and (tags.get(tiff_directories.COMPRESSION) != _OLD_JPEG or photometric == _YCBCR)
         and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
-        and not (
-            tags.get(tiff_directories.PHOTOMETRIC) == _INKS and tags.get(tiff_directories.SAMPLES, 1) > len("CMYK")
-        )
+        and not (photometric == _INKS and tags.get(tiff_directories.SAMPLES, 1) > len("CMYK"))
+        and not (photometric == _PALETTE and (extra or max(tags.get(_COLOR_MAP, (0,))) <= 255))
+        and (not extra or (0 not in extra and tags.get(_PLANES, _INTERLEAVED) == _INTERLEAVED))
         and tiff_directories.SUB_DIRECTORIES not in tags
     )
 

@@ -164,6 +164,18 @@ def test_the_image_is_shown_upright(orientation: int) -> None:
     assert np.abs(np.asarray(shown, int) - np.asarray(upright, int)).mean() < 1
 
 
+def test_a_restored_jpeg_has_the_orientation_of_the_image() -> None:
+    data = convert(_GENERATED["comment and position"], "jxl", metadata="all").data
+    tag = b"\x01\x12\0\3\0\0\0\1\0"
+    edited = data.replace(tag + b"\6", tag + b"\1")
+    assert edited != data
+
+    for metadata in ("none", "safe", "all"):
+        result = opened(convert(edited, "jpeg", metadata=metadata).data)
+        assert (result.size, result.getexif()[0x0112]) == ((75, 53), 6)
+        assert (0x010F in result.getexif()) == (metadata != "none")
+
+
 def test_options_that_need_pixels_decode() -> None:
     data = _GENERATED["4:2:0"]
     kept = convert(data, "jxl", metadata="all").data

@@ -233,6 +233,24 @@ def test_transparency_stays() -> None:
     assert _colors(result.data) <= 64
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("options", [{}, {"bit_depth": 8}])
+def test_the_transparent_color_of_16_bits_is_compared_as_such(mode: str, options: dict[str, Any]) -> None:
+    samples = np.full((1, 3, len(mode)), 0x1234, np.uint16)
+    samples[0, 1:] += np.array([[1], [0x4000]], np.uint16)  # differ from it in the low and in the high byte
+    stored = bytes(imagecodecs.png_encode(samples if mode == "RGB" else samples[..., 0]))
+    key = b"\x12\x34" * len(mode)
+    chunk = struct.pack(">I", len(key)) + b"tRNS" + key + struct.pack(">I", zlib.crc32(b"tRNS" + key))
+    data = stored[:_HEADER_END] + chunk + stored[_HEADER_END:]
+
+    for target in ("png", "webp", "tga"):
+        shown, _ = _convert(data, target, **({"lossless": True} if target == "webp" else options))
+        alpha = Image.open(BytesIO(shown)).convert("RGBA").getchannel("A")
+        assert list(alpha.tobytes()) == [0, 255, 255]
+    _, told = _convert(data, "jpeg", background="#00ff00")
+    assert "alpha_flattened" in told
+
+
 def test_the_profile_and_the_resolution_stay() -> None:
     data = saved(photo((64, 64)), "PNG", icc_profile=swapped_profile(), dpi=(200, 200))
 

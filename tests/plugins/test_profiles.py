@@ -18,6 +18,7 @@ from plugins._color import profiles
 from plugins.operations import colors
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, convert_with, opened
+from tests.support.results.readers import decode_jxl
 from tests.support.samples.generated import saved
 from tests.support.samples.profiles import ink_profile, srgb_profile, swapped_profile
 from tests.support.samples.rasters import photo, raster_of
@@ -379,3 +380,64 @@ def test_other_colors_are_not_told(mode: str, space: str) -> None:
 def test_a_requested_conversion_is_not_told() -> None:
     for space in ("srgb", "gray"):
         assert not codes(convert(_source("tiff", None), "png", color_space=space)) & _COLOR_CODES
+
+
+def _file_of_a_camera(space: int = 65535, index: str = "R03", mode: str = "RGB") -> bytes:
+    """A JPEG whose EXIF has a color space and an index of interoperability, without a profile."""
+    tags = Image.Exif()
+    tags.get_ifd(0x8769).update({0xA001: space, 0xA005: {1: index}})
+    return saved(Image.new(mode, _SIZE, "#3cc83c"), "JPEG", exif=tags, quality=100)
+
+
+def _profile_of(data: bytes) -> str | None:
+    profile = opened(data).info.get("icc_profile")
+    return profile and ImageCms.getProfileDescription(ImageCms.ImageCmsProfile(BytesIO(profile))).strip()
+
+
+@pytest.mark.parametrize("metadata", ["none", "safe", "all"])
+@pytest.mark.parametrize("target", ["png", "webp", "tiff", "jxl", "pdf", "bmp"])
+def test_adobe_rgb_is_stated_by_exif_alone(target: str, metadata: str) -> None:
+    data = _file_of_a_camera()
+
+    result = convert(data, target, metadata=metadata)
+
+    assert not codes(result) - {"metadata_dropped"}
+    if target in ("pdf", "bmp"):
+        pixel = readers.read(target, result.data).pixels[8, 8].astype(int)
+        assert np.abs(pixel - (0, 201, 37)).max() <= 4
+    else:
+        shown = decode_jxl(result.data) if target == "jxl" else result.data
+        assert _profile_of(shown) == "Adobe RGB (1998)"
+        assert np.abs(np.asarray(opened(shown), int)[8, 8] - (60, 200, 60)).max() <= 3
+    if target == "jxl":
+        assert _profile_of(convert(result.data, "jpeg").data) == "Adobe RGB (1998)"
+        assert (convert(result.data, "jpeg", metadata="all").data == data) == (metadata == "all")
+
+
+@pytest.mark.parametrize("options", [{}, {"metadata": "none"}, {"width": 20}, {"quality": 50}, {"rotate": 90}])
+def test_a_jpeg_in_adobe_rgb_gets_its_profile(options: dict[str, OptionValue]) -> None:
+    assert _profile_of(convert(_file_of_a_camera(), "jpeg", **options).data) == "Adobe RGB (1998)"
+
+
+def test_a_jpeg_that_becomes_srgb_does_not_state_adobe_rgb() -> None:
+    result = convert(_file_of_a_camera(), "jpeg", color_space="srgb", metadata="all")
+
+    assert _profile_of(result.data) is None
+    assert _profile_of(convert(result.data, "png").data) is None
+    assert opened(result.data).getexif().get_ifd(0xA005)[1] == "R98"
+
+
+@pytest.mark.parametrize(("space", "index", "mode"), [(1, "R03", "RGB"), (65535, "R98", "RGB"), (65535, "R03", "L")])
+def test_other_color_spaces_of_exif_are_srgb(space: int, index: str, mode: str) -> None:
+    data = _file_of_a_camera(space, index, mode)
+
+    for target in ("png", "jpeg"):
+        assert _profile_of(convert(data, target).data) is None
+
+
+def test_profiles_have_the_names_of_their_colors() -> None:
+    names = {"srgb": "sRGB", "p3": "Display P3", "adobe-rgb": "Adobe RGB (1998)"}
+    data = saved(photo(), "PNG")
+
+    assert {name: _profile_of(convert(data, "png", output_profile=name).data) for name in names} == names
+    assert _profile_of(convert(data, "jpeg", color_space="p3").data) == "Display P3"

@@ -39,7 +39,7 @@ def read(format_name: str, data: bytes) -> Reading:
 
 
 def _vips(data: bytes) -> Reading:
-    image = pyvips.Image.new_from_buffer(data, "", access="sequential")
+    image = pyvips.Image.new_from_buffer(data, "").autorot()
     count = image.get("n-pages") if image.get_typeof("n-pages") else 1
     size = (image.width, image.height)
     if image.interpretation in ("cmyk", "rgb16", "grey16", "b-w") or image.get_typeof("icc-profile-data"):
