@@ -86,6 +86,8 @@ class FileFormat(Format[bytes]):
 
     `text_extensions` are for formats of text, which the content need not show: a file of text whose name has one of
     them has the format, unless its content matches another one. "" is for names without extension.
+
+    `is_complete` is False for a truncated file, which is refused as a result and, with `must_be_complete`, as an input.
     """
 
     payload: type[bytes] = field(default=bytes, init=False)
@@ -98,9 +100,14 @@ class FileFormat(Format[bytes]):
     animated: bool = False  # animations can be written
     paged: bool = False  # several pages can be written
     bytes_per_pixel: float = 0.1  # in a well compressed file
-    is_complete: Callable[[Content], bool] | None = field(default=None, repr=False)  # False: truncated
+    is_complete: Callable[[Content], bool] | None = field(default=None, repr=False)
+    must_be_complete: bool = False  # decoders do not notice what is missing
 
     __hash__ = Format.__hash__
+
+    def lacks_end(self, content: Content) -> bool:
+        """Whether the file is truncated where its decoder would not notice."""
+        return self.must_be_complete and self.is_complete is not None and not self.is_complete(content)
 
     def match(self, content: Content, extension: str) -> tuple[int, bool]:
         """How well the file matches: a score of its content, 0 for another format, and whether its name matches.

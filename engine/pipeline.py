@@ -24,7 +24,7 @@ from engine.conversions import (
     FidelityWarning,
     ToolResult,
 )
-from engine.errors import ConversionError, InvalidOption, StepFailed
+from engine.errors import ConversionError, CorruptInput, InvalidOption, StepFailed
 from engine.file_names import FILENAME
 from engine.formats import FileFormat
 from engine.media import Raster
@@ -384,6 +384,8 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
 def run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]) -> Any:
     started = perf_counter()
     with step_errors(step):
+        if isinstance(step, Conversion) and isinstance(step.source, FileFormat) and step.source.lacks_end(payload):
+            raise CorruptInput("The file is truncated.", details={"step": str(step)})
         result = step(payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
     if not step.target.holds(result):

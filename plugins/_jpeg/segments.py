@@ -5,6 +5,7 @@ These are gain maps, and others of multi-picture files (CIPA DC-007).
 
 import re
 import struct
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
@@ -22,6 +23,11 @@ from plugins._tiff import tiff_directories
 
 _MAX_BODY = 65_533  # bytes; what any segment can hold
 _SCAN = b"\xff\xda"
+_EOI = b"\xff\xd9"
+_PADDING = b"\x5a" * 64  # entropy-coded data that change any block
+_COEFFICIENTS = 64  # of a block
+_STRIP = 256  # rows
+_LOW_BITS = 0x0F  # in the last byte of the header of a scan: those that later scans refine
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
 # Markers; END has no length either.
 END = 0xD9
@@ -43,7 +49,8 @@ _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 def check_scans(data: bytes) -> None:
     """Raises TooLarge for a progressive JPEG with too many scans, which would take minutes to decode."""
-    scans = data.count(_SCAN)  # cannot occur in entropy-coded data
+    scans = data.count(_SCAN)  # cannot occur in entropy-coded data, but in a video after the image
+    scans = sum(code == _SCAN[1] for code, _, _ in read_segments(data)) if scans > _MAX_SCANS else scans
     if scans > _MAX_SCANS:
         raise TooLarge(
             f"The JPEG has {scans} scans; the limit is {_MAX_SCANS}.",
@@ -82,10 +89,12 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def open_file(data: bytes) -> tuple[bytes, Image.Image]:
-    """The file, without damaged segments of applications, and its image. Issues a FidelityWarning for segments.
+    """The file, with an end and without damaged segments of applications, and its image.
 
-    The image has the profile of colors that only EXIF describes.
+    The image has the profile of colors that only EXIF describes. Issues a FidelityWarning for segments, and for a
+    missing end, which only a complete image is given.
     """
+    data = _with_end(data)
     try:
         image = pillow.open_image(data, "JPEG")
     except pillow.DAMAGES:
@@ -103,6 +112,51 @@ def described_profile(data: bytes) -> bytes | None:
     bands = next((body[_BANDS] for code, body in header if code in _FRAMES and len(body) > _BANDS), 0)
     has_own = any(body.startswith(_PROFILE) for _, body in header)
     return profiles.named("adobe-rgb").data if bands == 3 and not has_own and exif_data.is_adobe_rgb(exif) else None
+
+
+def _with_end(data: bytes) -> bytes:
+    """The file up to the end of its image, if only the marker of the end is missing. Cameras write a video there."""
+    end = None if data.endswith(_EOI) else _find_missing_end(data)
+    if end is None:
+        return data
+    scans = data[:end].rstrip(b"\xff")
+    checksum, padded = (_checksum(scans + padding + _EOI) for padding in (b"", _PADDING))
+    if checksum is None or checksum != padded:  # the decoder needs more than there is
+        return data
+    FidelityWarning.issue("repaired", "The end of the JPEG is missing. What follows the image was left out.")
+    return scans + _EOI
+
+
+def _find_missing_end(data: bytes) -> int | None:
+    """The offset after the scans. None if they do not have all coefficients, or if a marker of the end follows."""
+    missing: set[tuple[int, int]] | None = None
+    after_scans = position = None
+    for code, start, end in read_segments(data):
+        if missing is not None and not missing and after_scans is None:
+            after_scans = position = start
+        if code == END and start == (position or start):
+            return None
+        if after_scans is not None and start != position:  # segments follow each other
+            return after_scans
+        position = position and end
+        if code in _FRAMES:
+            missing = {(component, index) for component in data[start + 10 : end : 3] for index in range(_COEFFICIENTS)}
+        elif code == _SCAN[1] and missing and not data[end - 1] & _LOW_BITS:
+            first, last = data[end - 3 : end - 1]
+            missing -= {(one, index) for one in data[start + 5 : end - 3 : 2] for index in range(first, last + 1)}
+    return after_scans or len(data) if missing is not None and not missing else None
+
+
+def _checksum(data: bytes) -> int | None:
+    """A checksum of the pixels of an image. None if it cannot be decoded."""
+    checksum = 0
+    try:
+        image = pillow.open_image(data, "JPEG")
+        for top in range(0, image.height, _STRIP):
+            checksum = zlib.crc32(image.crop((0, top, image.width, top + _STRIP)).tobytes(), checksum)
+    except pillow.DAMAGES:
+        return None
+    return checksum
 
 
 def _without_damaged_segments(data: bytes) -> bytes:
@@ -181,7 +235,7 @@ def map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], adde
         parts.append(segment)
     else:
         parts.append(data[position:])
-    return b"".join(parts) + b"\xff\xd9"
+    return b"".join(parts) + _EOI
 
 
 def is_metadata(code: int) -> bool:

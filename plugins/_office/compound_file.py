@@ -1,23 +1,39 @@
 """Compound files (OLE2), the containers of the formats of Office before 2007: their streams by name.
 
-Damaged structures have no effect but missing streams: LibreOffice reports damage.
+Damaged structures have no effect but missing streams: LibreOffice reports damage, but fills a stream that is cut off.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from engine import Content, once_per_file
 
 SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
-_ENTRY = struct.Struct("<64sHBxIII36xI8x")  # name, its length, kind, neighbors, child and first sector
-_MAX_SECTORS = 4096
+_ENTRY = struct.Struct("<64sHBxIII36xII4x")  # name, its length, kind, neighbors, child, first sector and size
+_MAX_SIZE = 1 << 21  # bytes of a directory
+_MAX_TABLES = 1 << 14  # sectors of the allocation table
 # Exponents of 2.
 _MIN_SECTOR = 9
 _MAX_SECTOR = 16
 _LISTED_TABLES = 109  # sectors of the allocation table that the header lists
 _LAST = 0xFFFFFFFA  # higher numbers are no sectors
 _STREAM = 2
+_ROOT = 5  # its stream has the sectors of small streams
+
+
+class _Entry(NamedTuple):
+    """An entry of the directory, with the numbers of other entries and of its first sector."""
+
+    name: bytes
+    name_length: int
+    kind: int
+    left: int
+    right: int
+    child: int
+    first: int
+    size: int  # bytes
 
 
 class CompoundFile:
@@ -30,31 +46,52 @@ class CompoundFile:
         self._content = content
         header = content[:512].ljust(512, b"\0")
         self._sector_size = 1 << min(max(int.from_bytes(header[30:32], "little"), _MIN_SECTOR), _MAX_SECTOR)
-        self._tables = struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76)
-        directory = b"".join(self._sectors(int.from_bytes(header[48:52], "little")))
+        self._small, self._small_table = struct.unpack_from("<II", header, 56)  # streams of fewer bytes share sectors
+        self._tables = list(struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76))
+        more = self._sector(int.from_bytes(header[68:72], "little"))
+        while len(more) == self._sector_size and len(self._tables) < _MAX_TABLES:
+            *numbers, following = struct.unpack(f"<{self._sector_size // 4}I", more)
+            self._tables += numbers
+            more = self._sector(following)
+        directory = b"".join(map(self._sector, self._chain(int.from_bytes(header[48:52], "little"))))
         self.readable = bool(directory)
-        self.streams = dict(_top_streams(directory))
+        self._entries = [
+            _Entry(*_ENTRY.unpack_from(directory, at)) for at in range(0, len(directory) - 127, _ENTRY.size)
+        ]
+        self.streams = dict(self._top_streams())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file has the sectors of its streams, of each as far as it is used."""
+        stored = [
+            one for one in self._entries if one.kind == _ROOT or (one.kind == _STREAM and one.size >= self._small)
+        ]
+        if not self.readable or sum(one.size for one in stored) > len(self._content):
+            return False
+        tables = [number for number in self._tables if number < _LAST]
+        tables += self._chain(self._small_table)
+        return self._has(tables) and all(self._has([*self._chain(one.first, one.size)], one.size) for one in stored)
 
     def head(self, name: str, size: int) -> bytes:
         """The first bytes of a stream of at least 4096 bytes, which are stored in sectors of their own."""
-        data = b""
-        for sector in self._sectors(self.streams.get(name, _LAST)):
-            data += sector
-            if len(data) >= size:
-                break
-        return data[:size]
+        return b"".join(map(self._sector, self._chain(self.streams.get(name, _LAST), size)))[:size]
 
-    def _sectors(self, number: int) -> Iterator[bytes]:
-        """The sectors of a chain that begins with this number, as far as they are in the file."""
+    def _has(self, numbers: Sequence[int], size: int = 0) -> bool:
+        """Whether the sectors are in the file, the last one as far as a stream of this size uses it."""
+        ends = [(number + 2) * self._sector_size for number in numbers]
+        ends[-1:] = [end - -size % self._sector_size for end in ends[-1:]]
+        return max(ends, default=0) <= len(self._content)
+
+    def _chain(self, number: int, size: int = _MAX_SIZE) -> Iterator[int]:
+        """The numbers of the sectors of a stream of at most this size, from the first one."""
         per_table = self._sector_size // 4
-        for _ in range(_MAX_SECTORS):
-            sector = self._sector(number)
-            if not sector or number // per_table >= _LISTED_TABLES:
+        for _ in range(0, size, self._sector_size):
+            if number >= _LAST:
                 return
-            yield sector
-            table = self._sector(self._tables[number // per_table])
-            position = number % per_table * 4
-            number = int.from_bytes(table[position : position + 4].ljust(4, b"\xff"), "little")
+            yield number
+            index, entry = divmod(number, per_table)
+            table = self._sector(self._tables[index]) if index < len(self._tables) else b""
+            number = int.from_bytes(table[4 * entry : 4 * entry + 4].ljust(4, b"\xff"), "little")
 
     def _sector(self, number: int) -> bytes:
         if number >= _LAST:
@@ -62,22 +99,26 @@ class CompoundFile:
         start = (number + 1) * self._sector_size
         return self._content[start : start + self._sector_size]
 
+    def _top_streams(self) -> Iterator[tuple[str, int]]:
+        """The names and first sectors of the streams in no storage: the tree below the root, the first entry."""
+        pending = [one.child for one in self._entries[:1]]
+        seen: set[int] = set()
+        while pending:
+            number = pending.pop()
+            if number in seen or number >= len(self._entries):
+                continue
+            seen.add(number)
+            entry = self._entries[number]
+            pending += (entry.left, entry.right)
+            if entry.kind == _STREAM:
+                length = max(min(entry.name_length, 64) - 2, 0)
+                yield entry.name[:length].decode("utf-16-le", "replace"), entry.first
+
 
 sniffed = once_per_file(CompoundFile)
 """The compound file that sniffers read."""
 
 
-def _top_streams(directory: bytes) -> Iterator[tuple[str, int]]:
-    """The names and first sectors of the streams that are in no storage: the tree below the root, the first entry."""
-    entries = [directory[start : start + _ENTRY.size] for start in range(0, len(directory), _ENTRY.size)]
-    pending = [_ENTRY.unpack(entries[0])[5]] if entries and len(entries[0]) == _ENTRY.size else []
-    seen: set[int] = set()
-    while pending:
-        number = pending.pop()
-        if number in seen or number >= len(entries) or len(entries[number]) < _ENTRY.size:
-            continue
-        seen.add(number)
-        name, length, kind, left, right, _, first = _ENTRY.unpack(entries[number])
-        pending += (left, right)
-        if kind == _STREAM:
-            yield name[: max(min(length, 64) - 2, 0)].decode("utf-16-le", "replace"), first
+def is_complete(content: Content) -> bool:
+    """An `is_complete` of compound files."""
+    return CompoundFile(content).is_complete

@@ -130,8 +130,6 @@ def _writer(
 
 def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
     """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
-    if format.is_complete and not format.is_complete(data):
-        raise CorruptInput("The file is truncated.")
     if not format.text_extensions:  # text has no references
         data = references.remove(data)
     archive = zip_archives.open_checked(data, limit_markup=True) if data[:4] == zip_archives.SIGNATURE else None

@@ -57,7 +57,7 @@ Sub Main
   settings = provider.createInstanceWithArguments("com.sun.star.configuration.ConfigurationUpdateAccess", node())
   settings.replaceByName("ooSetupSystemLocale", "")
   settings.commitChanges()
-  Dim reading(4) As New com.sun.star.beans.PropertyValue
+  Dim reading(5) As New com.sun.star.beans.PropertyValue
   reading(0).Name = "Hidden"
   reading(0).Value = True
   reading(1).Name = "MacroExecutionMode"
@@ -66,6 +66,10 @@ Sub Main
   reading(2).Value = 0
   reading(3).Name = "FilterOptions"
   reading(3).Value = Environ("READING")
+  If Environ("READER") &lt;&gt; "" Then
+    reading(5).Name = "FilterName"
+    reading(5).Value = Environ("READER")
+  End If
   If Environ("PASSWORD") &lt;&gt; "" Then
     reading(4).Name = "Password"
     reading(4).Value = Environ("PASSWORD")
@@ -142,6 +146,7 @@ def convert(data: bytes, extension: str, filter_: Filter, password: str | None =
             "RESULT": result.as_uri(),
             "SHEETS": str(folder / "sheets"),
             "FILTER": filter_.name,
+            "READER": "MS Excel 97" if extension == "xls" else "",  # by itself, it reads a damaged file as text
             "READING": filter_.reading,
             "WRITING": filter_.writing,
             "PASSWORD": password or "",

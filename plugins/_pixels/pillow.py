@@ -294,6 +294,7 @@ def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
     """Encodes a JPEG, with larger buffers if the file exceeds Pillow's."""
     if image.mode == "CMYK":
         parameters["subsampling"] = "4:4:4"  # otherwise inks would lose resolution, not colors
+    image.load()  # an error of its file is no matter of buffers
     try:
         return encode(image, "JPEG", **parameters)
     except OSError:

@@ -118,6 +118,7 @@ MP4 = FileFormat(
     animated=True,
     bytes_per_pixel=0.01,
     is_complete=boxes_are_complete,
+    must_be_complete=True,
 )
 MOV = FileFormat(
     "mov",
@@ -126,6 +127,7 @@ MOV = FileFormat(
     sniff=_sniff_brand(b"qt  "),
     bytes_per_pixel=0.01,
     is_complete=boxes_are_complete,
+    must_be_complete=True,
 )
 WEBM = FileFormat(
     "webm",
@@ -136,6 +138,7 @@ WEBM = FileFormat(
     animated=True,
     bytes_per_pixel=0.01,
     is_complete=_is_complete_webm,
+    must_be_complete=True,
 )
 
 
@@ -154,8 +157,6 @@ class _Clip(NamedTuple):
 def _decoder(source: FileFormat, demuxer: str) -> AnyConversion:
     @conversion(source, RASTER, loss=Loss.DETAIL, cost=6, memory=8, isolated=True)
     def decode(data: bytes, *, pages: Pages | None = None, at: At | None = None) -> Raster:
-        if source.is_complete and not source.is_complete(data):
-            raise CorruptInput("The file is truncated.")
         clip = _inspect(data, demuxer)
         count = len(clip.bounds) - 1
         step = 1

@@ -44,6 +44,7 @@ DJVU = FileFormat(
     extensions=("djvu", "djv"),
     sniff=any_of(Signature((0, _MAGIC), (12, b"DJVU")), Signature((0, _MAGIC), (12, b"DJVM"))),
     is_complete=_is_complete,
+    must_be_complete=True,
 )
 
 PROGRAMS = _programs.find("ddjvu")
@@ -53,8 +54,6 @@ DJVULIBRE = Requirement("DjVuLibre", "reading DjVu", "apt-get install djvulibre-
 
 @conversion(DJVU, DOCUMENT, loss=Loss.STRUCTURE, cost=10, programs=PROGRAMS, isolated=True)
 def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
-    if not _is_complete(data):
-        raise CorruptInput("The file is truncated.")
     with TemporaryDirectory() as folder:
         source = Path(folder, "in.djvu")
         result = Path(folder, "out.pdf")

@@ -43,6 +43,7 @@ HEIC = FileFormat(
     extensions=("heic", "heif", "hif"),
     sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", item="hvc1"),
     is_complete=boxes_are_complete,
+    must_be_complete=True,
     lossy=True,
     bytes_per_pixel=0.05,
 )

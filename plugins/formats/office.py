@@ -8,17 +8,29 @@ from itertools import islice
 
 from engine import (
     AnyConversion,
+    Content,
     CorruptInput,
     FileFormat,
     Signature,
     TooLarge,
     any_of,
     decode_text,
-    ends_with,
     hookimpl,
 )
-from plugins._office import documents
+from plugins._office import compound_file, documents
 from plugins._office.libreoffice import LIBREOFFICE, Filter
+
+_ESCAPED = re.compile(rb"\\[\\{}]")
+
+
+def _is_complete_rtf(content: Content) -> bool:
+    """Whether all groups are closed. With binary data, which can contain braces, whether the last one is."""
+    data = bytes(content[:])
+    if b"\\bin" in data:
+        return data.rstrip(b"\0 \r\n").endswith(b"}")
+    groups = _ESCAPED.sub(b"", data)
+    return groups.count(b"{") <= groups.count(b"}")
+
 
 DOCX = FileFormat(
     "docx",
@@ -27,7 +39,12 @@ DOCX = FileFormat(
     sniff=documents.sniff_package("word/document.xml"),
 )
 DOC = FileFormat(
-    "doc", media_type="application/msword", extensions=("doc", "dot"), sniff=documents.sniff_streams("WordDocument")
+    "doc",
+    media_type="application/msword",
+    extensions=("doc", "dot"),
+    sniff=documents.sniff_streams("WordDocument"),
+    is_complete=compound_file.is_complete,
+    must_be_complete=True,
 )
 ODT = FileFormat(
     "odt",
@@ -40,7 +57,8 @@ RTF = FileFormat(
     media_type="application/rtf",
     extensions=("rtf",),
     sniff=Signature((0, rb"{\rtf")),
-    is_complete=ends_with(b"}"),
+    is_complete=_is_complete_rtf,
+    must_be_complete=True,
 )
 XLSX = FileFormat(
     "xlsx",
@@ -53,6 +71,8 @@ XLS = FileFormat(
     media_type="application/vnd.ms-excel",
     extensions=("xls", "xlt"),
     sniff=documents.sniff_streams("Workbook", "Book"),
+    is_complete=compound_file.is_complete,
+    must_be_complete=True,
 )
 ODS = FileFormat(
     "ods",
@@ -72,6 +92,8 @@ PPT = FileFormat(
     media_type="application/vnd.ms-powerpoint",
     extensions=("ppt", "pot", "pps"),
     sniff=documents.sniff_streams("PowerPoint Document"),
+    is_complete=compound_file.is_complete,
+    must_be_complete=True,
 )
 ODP = FileFormat(
     "odp",

@@ -238,7 +238,10 @@ def test_truncated_files_are_refused(name: str, length: float) -> None:
     data = _GENERATED[name]
     inside = convert(data, "jxl", metadata="all").data
 
-    for broken, target in ((data[: int(len(data) * length)], "jxl"), (inside[: int(len(inside) * length)], "jpeg")):
+    damaged = [(data[: int(len(data) * length)], "jxl"), (inside[: int(len(inside) * length)], "jpeg")]
+    arithmetic = _arithmetic()
+    damaged += [(arithmetic[: int(len(arithmetic) * length)], target) for target in ("jxl", "pdf")]
+    for broken, target in damaged:
         with pytest.raises(ConversionError) as refused:
             convert(broken, target)
         assert refused.value.reason == "corrupt_input"

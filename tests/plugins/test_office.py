@@ -242,11 +242,13 @@ def test_an_encrypted_file_needs_its_password() -> None:
     [
         (lambda: docx()[:-40], CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1 text", CorruptInput, "corrupt_input"),
+        (lambda: rb"{\rtf1 {\b text}", CorruptInput, "corrupt_input"),
+        (lambda: compound_file("Workbook", sectors=9)[:-300], CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
         (lambda: zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
         (lambda: docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
     ],
-    ids=["truncated", "truncated_rtf", "wrong_length", "markup_bomb", "picture_bomb"],
+    ids=["truncated", "truncated_rtf", "open_group", "truncated_xls", "wrong_length", "markup_bomb", "picture_bomb"],
 )
 def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
     make: Callable[[], bytes], error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch
@@ -258,6 +260,16 @@ def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
         convert(data, "pdf")
 
     assert raised.value.reason == reason
+    assert not isinstance(raised.value.__cause__, FileNotFoundError)
+
+
+def test_a_damaged_spreadsheet_is_not_read_as_text() -> None:
+    with pytest.raises(CorruptInput, match="cannot read"):
+        convert(compound_file("Workbook", following=1), "pdf")
+
+
+def test_a_nul_after_the_last_group_has_no_effect() -> None:
+    assert _text(convert(rb"{\rtf1 a \{ b}" + b"\0", "pdf").data) == "a { b"
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def with_property(kind: bytes, content: bytes) -> Callable[[dict[bytes, bytes]],
     return edit
 
 
-def grid(name: str, side: int, tile_side: int, tiles: int | None = None) -> bytes:
-    """An image of `side` x `side` pixels in tiles of one color, all with the same data.
+def grid(name: str, side: int, tile_side: int, tiles: int | None = None, *, copies: bool = False) -> bytes:
+    """An image of `side` x `side` pixels in tiles of one color, all with the same data, or with `copies` of them.
 
     `name` is heic or avif. A grid with another number of `tiles` than it needs is invalid.
     """
@@ -86,7 +86,8 @@ def grid(name: str, side: int, tile_side: int, tiles: int | None = None) -> byte
 
     def head(offset: int) -> bytes:
         """The file before its data, which is at this offset."""
-        places = [(1, 1, 0, len(layout)), *((number, 0, offset, len(tile[b"mdat"])) for number in numbers)]
+        size = len(tile[b"mdat"])
+        places = [(1, 1, 0, len(layout)), *((one, 0, offset + copies * (one - 2) * size, size) for one in numbers)]
         located = b"".join(struct.pack(">4HII", number, way, 0, 1, *extent) for number, way, *extent in places)
         contents = (
             _full_box(b"hdlr", bytes(4) + b"pict" + bytes(13)),
@@ -99,7 +100,7 @@ def grid(name: str, side: int, tile_side: int, tiles: int | None = None) -> byte
         )
         return box(b"ftyp", _BRANDS[name]) + _full_box(b"meta", b"".join(contents))
 
-    return head(len(head(0)) + 8) + box(b"mdat", tile[b"mdat"])
+    return head(len(head(0)) + 8) + box(b"mdat", tile[b"mdat"] * (count if copies else 1))
 
 
 def _encode_tile(name: str, side: int) -> bytes:
