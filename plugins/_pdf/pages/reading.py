@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from io import BytesIO
 
-import pikepdf
-
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, UnknownFormat, lazy_imports
-from plugins._pdf.objects import open_pdf
-from plugins._pdf.pages.parts import keep_pages
 
 with lazy_imports():
-    from engine.mupdf import pymupdf
+    import pikepdf
 
-MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.text.texts", "plugins._pdf.pages.reading")
+    from engine.mupdf import pymupdf
+    from plugins._pdf import objects
+    from plugins._pdf.pages import parts
+
+MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.text.texts", "plugins._pdf.pages.parts")
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 _MAX_REPEATED_PAGES = 10_000
 
@@ -75,7 +75,7 @@ def encrypted_error(password: str | None) -> UnknownFormat:
 
 def with_distinct_pages(data: bytes, password: str) -> bytes:
     """The document with an object for each page, without encryption. A page can be in it several times."""
-    with open_pdf(data, password) as document:
+    with objects.open_pdf(data, password) as document:
         len(document.pages)  # replaces repeated pages by copies
         file = BytesIO()
         document.save(file, encryption=False)
@@ -88,8 +88,8 @@ def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None
     None if it is damaged. Issues a warning for links to other pages, and for an XFA form.
     """
     try:
-        with open_pdf(data, password) as document:
-            keep_pages(document, indices)
+        with objects.open_pdf(data, password) as document:
+            parts.keep_pages(document, indices)
             file = BytesIO()
             document.save(file, encryption=document.is_encrypted)
     except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):

@@ -261,7 +261,7 @@ def test_a_data_folder_has_one_server(folder: Path) -> None:
         (
             ["convert", "photo.png", "photo.bmp"],
             {"httpx", "peewee", "redis", "stripe", "tornado", "storage", "web.cli.account", "web.cli.archive"}
-            | {"web.cli.cluster", "email.headerregistry", "tomllib"},
+            | {"web.cli.cluster", "email.headerregistry", "tomllib", "pikepdf", "numpy", "pymupdf"},
         ),
     ],
 )
