@@ -35,7 +35,10 @@ class BlobStore(Protocol):
     """
 
     async def put(self, key: str, file: int) -> None:
-        """Stores a copy of the open file with this descriptor, atomically."""
+        """Stores the open file with this descriptor, atomically: a copy, or the file itself if it has no name.
+
+        A file without a name must not be changed afterwards.
+        """
 
     def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         """Yields the bytes from `start` up to but excluding `end`, in blocks of about BLOCK bytes."""
@@ -146,9 +149,8 @@ class FolderBlobStore:
 
     def _put(self, file: int, blob: Path) -> None:
         temporary = blob.with_name(new_id("put"))  # if left behind, the sweep of unreferenced keys deletes it
-        target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+        target = os.dup(file) if _give_name(file, temporary) else _copy(file, temporary)
         try:
-            copy(file, target)
             now = self._clock()
             os.utime(target, (now, now))
             if self._durable:
@@ -172,6 +174,33 @@ class FolderBlobStore:
             return os.fstat(file).st_size
         finally:
             os.close(file)
+
+
+def _give_name(file: int, path: Path) -> bool:
+    """Gives a file without a name this one. Returns whether it is such a file, on the disk of the path."""
+    if os.fstat(file).st_nlink:
+        return False
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:  # With a folder, the link in /proc is followed.
+        os.link(f"/proc/self/fd/{file}", path, src_dir_fd=root, follow_symlinks=True)
+        os.fchmod(file, 0o400)
+    except OSError:  # on another disk, or in memory
+        return False
+    finally:
+        os.close(root)
+    return True
+
+
+def _copy(file: int, path: Path) -> int:
+    """Copies a file to a new one, and returns the descriptor of the copy."""
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+    try:
+        copy(file, target)
+    except BaseException:
+        os.close(target)
+        path.unlink()
+        raise
+    return target
 
 
 @contextmanager

@@ -297,6 +297,22 @@ async def test_an_unusable_folder_is_unavailable(tmp_path: Path, outages: Callab
     assert outages() == 4
 
 
+async def test_a_file_without_a_name_becomes_the_blob(tmp_path: Path) -> None:
+    blobs = FolderBlobStore(tmp_path / "blobs")
+    file = os.open(tmp_path, os.O_TMPFILE | os.O_RDWR, 0o600)
+    try:
+        os.write(file, b"content")
+        for key in ("first", "second"):
+            await blobs.put(key, file)
+        first, second = ((tmp_path / "blobs" / key).stat() for key in ("first", "second"))
+        assert first.st_ino == os.fstat(file).st_ino != second.st_ino
+        assert stat.S_IMODE(first.st_mode) == stat.S_IMODE(second.st_mode) == 0o400
+    finally:
+        os.close(file)
+    assert [await read(blobs, key, 0, 7) for key in ("first", "second")] == [b"content"] * 2
+    assert {path.name for path in (tmp_path / "blobs").iterdir()} == {"first", "second"}
+
+
 @pytest.mark.parametrize("durable", [True, False])
 async def test_durable_blobs_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
     blobs = open_blob_store(None, tmp_path / "blobs", durable=durable)

@@ -294,9 +294,13 @@ class WorkFiles:
     def copy_to_disk(self, descriptor: int) -> int:
         """Copies a file to a new one on the disk and returns its descriptor. Raises NoSpace. Blocks."""
         self._check_disk(os.fstat(descriptor).st_size)
-        with tempfile.TemporaryFile(buffering=0, dir=self.folder) as file:
-            copy(descriptor, file.fileno())
-            return os.dup(file.fileno())
+        file = _unnamed_file(self.folder)
+        try:
+            copy(descriptor, file)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
 
     def has_space(self, size: int = 0) -> bool:
         """Whether the disk has space for `size` bytes and the reserve. Blocks."""
@@ -306,6 +310,15 @@ class WorkFiles:
     def _check_disk(self, size: int) -> None:
         if not self.has_space(size):
             raise NoSpace
+
+
+def _unnamed_file(folder: Path) -> int:
+    """The descriptor of a new file without a name, which a folder of blobs on the same disk can give one."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:  # not every file system has them
+        with tempfile.TemporaryFile(buffering=0, dir=folder) as file:
+            return os.dup(file.fileno())
 
 
 def too_many_uploads() -> RateLimited:
