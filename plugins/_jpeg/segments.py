@@ -188,7 +188,7 @@ def filter_segments(
     then has.
     """
     if metadata != "all":
-        warn_of_lost(find_others(data, read_segments), gain_map=gain_map)
+        warn_of_lost(data, find_others(data, read_segments), gain_map=gain_map)
         profile = described_profile(data)
         added = segment(_APP2, _PROFILE + b"\1\1" + profile) if profile else b""
         data = map_segments(data, partial(_filter_body, metadata=metadata), added)
@@ -272,6 +272,7 @@ Images: TypeAlias = list[tuple[int, list[bytes]]]
 """The position of each image, and the bodies of its segments before the scan."""
 
 _START = b"\xff\xd8"
+_VIDEO = re.compile(rb"\0\0\0[\x10-\xff]ftyp")  # the first box of a clip
 _AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the image, a scan
 _INDEX = b"MPF\0"
 # Entries of an index that are read, bytes of each image.
@@ -290,8 +291,10 @@ _GAIN_MAP = (
 _AUXILIARY = b"AuxiliaryImageType"  # Apple writes it in the XMP of depth maps and mattes.
 
 
-def warn_of_lost(others: Images, *, gain_map: bool = True) -> None:
-    """Warns that another image after the first one is lost, or a `gain_map`."""
+def warn_of_lost(data: bytes, others: Images, *, gain_map: bool = True) -> None:
+    """Warns that another image after the first one is lost, or a `gain_map`, or a video."""
+    if not data.endswith(_EOI) and _VIDEO.search(data):
+        pillow.warn_of_video()
     images = [header for _, header in others if not _mentions(header, *_GAIN_MAP)]
     if gain_map and len(images) < len(others):
         warn_gain_map_lost()
