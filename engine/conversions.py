@@ -97,6 +97,7 @@ class Conversion(Generic[S, T]):
     without: tuple[str, ...] = ()
     in_dry_run: bool = False
     reduces: bool = False
+    restores: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
 
@@ -133,6 +134,7 @@ def conversion(
     without: tuple[str, ...] = (),
     in_dry_run: bool = False,
     reduces: bool = False,
+    restores: bool = False,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -143,6 +145,7 @@ def conversion(
     the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
     steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
     the pixels. `reduces`: the decoder uses the options of transforms only to decode no more pixels than they need.
+    `restores`: the result can be a file of someone else with all its bytes, also those of which its reader warns.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
@@ -163,6 +166,7 @@ def conversion(
             without=without,
             in_dry_run=in_dry_run,
             reduces=reduces,
+            restores=restores,
             options=options,
             groups=groups,
         )

@@ -20,12 +20,13 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     """Returns what the reader of the result's format finds in it: one page without size if there is no reader.
 
     Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if the
-    number or size of its images differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
-    reader, such as a page that is too large to be drawn.
+    number or size of its images differs from the encoder's input. Files that a step restores may be truncated, and have
+    warnings. Raises TooLarge if it exceeds a limit of the reader, such as a page that is too large to be drawn.
     """
     target = result.format or plan.target
     reader = plan.reader if target == plan.target else registry.reader(target)
-    if target.is_complete and not target.is_complete(result.data):
+    restored = any(step.restores for step in plan.conversions)
+    if target.is_complete and not (restored or target.is_complete(result.data)):
         raise StepFailed(f"The result is an incomplete {target} file.")
     has_signature = registry.reads(target) and not target.text_extensions  # a text can begin as any file does
     if has_signature and not target.sniff(result.data):
@@ -36,7 +37,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
-    payload = _read(reader, result.data, secrets, decode=target.is_complete is None)
+    payload = _read(reader, result.data, secrets, decode=target.is_complete is None, warns=restored)
     encoded = result.encoder_input
     actual = images(payload)
     expected = _encoded_images(encoded, paged=target.paged) if result.pages is None else Images(result.pages)
@@ -60,8 +61,11 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
     return capabilities.stored_size(size) if capabilities and size else size
 
 
-def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
-    """The payload that the reader opens. `decode`: decodes all images, which shows whether the file is complete."""
+def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool, warns: bool) -> Any:
+    """The payload that the reader opens.
+
+    `decode`: decodes all images, which shows whether the file is complete. `warns`: the reader may warn of losses.
+    """
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -75,7 +79,7 @@ def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: 
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
     codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
-    if codes - _HARMLESS_WARNINGS:
+    if codes - _HARMLESS_WARNINGS and not warns:
         raise StepFailed(f"The result is a damaged {reader.source} file.")
     return payload
 

@@ -22,6 +22,7 @@ CMYK = 12
 # Markers.
 _SIZ = 0xFF51
 _COD = 0xFF52
+_CAP = b"\xff\x50"  # capabilities, such as high throughput
 _SOT = 0xFF90
 _EOC = 0xFFD9
 _REVERSIBLE = 1  # the wavelet
@@ -66,7 +67,8 @@ class Header:
     """The pixels as a file describes them. `depths` has an entry per decoded channel, colors first.
 
     `color_space` is enumerated, and None if it is unknown or a profile is given. `opacity` is the index of the channel
-    with the transparency, None without; its colors are multiplied by it if `premultiplied`.
+    with the transparency, None without; its colors are multiplied by it if `premultiplied`. `is_plain`: the channels
+    are those of the codestream, in their order, and it has no extension of Part 1 of the standard.
     """
 
     size: Size
@@ -77,6 +79,7 @@ class Header:
     profile: bytes | None = None
     opacity: int | None = None
     premultiplied: bool = False
+    is_plain: bool = True
 
 
 def read_header(data: bytes) -> Header:
@@ -84,8 +87,16 @@ def read_header(data: bytes) -> Header:
     codestream = _Codestream.find(data)
     if data.startswith(CODESTREAM):
         opacity = {2: 1, 4: 3}.get(len(codestream.depths))
-        return Header(codestream.size, codestream.depths, codestream.subsampled, codestream.reversible, opacity=opacity)
-    depths = _palette_depths(data) or codestream.depths
+        return Header(
+            codestream.size,
+            codestream.depths,
+            codestream.subsampled,
+            codestream.reversible,
+            opacity=opacity,
+            is_plain=codestream.is_part1,
+        )
+    palette = _palette_depths(data)
+    depths = palette or codestream.depths
     color_space, profile = _read_colors(data)
     order = list(range(len(depths)))
     opacity, premultiplied = _read_opacity(data, order, color_space, profile)
@@ -98,6 +109,7 @@ def read_header(data: bytes) -> Header:
         profile=profile,
         opacity=opacity,
         premultiplied=premultiplied,
+        is_plain=codestream.is_part1 and not palette and order == sorted(order),
     )
 
 
@@ -107,6 +119,7 @@ class _Codestream:
     depths: tuple[Depth, ...]
     subsampled: bool
     reversible: bool
+    is_part1: bool
 
     @classmethod
     def find(cls, data: bytes) -> _Codestream:
@@ -125,7 +138,7 @@ class _Codestream:
 
     @classmethod
     def _read(cls, data: bytes, start: int, end: int) -> _Codestream:
-        marker, _, _, right, bottom, left, top = struct.unpack_from(">3H4I", data, start + 2)
+        marker, length, _, right, bottom, left, top = struct.unpack_from(">3H4I", data, start + 2)
         (count,) = struct.unpack_from(">H", data, start + 40)
         width, height = right - left, bottom - top
         if marker != _SIZ or width < 1 or height < 1 or not 1 <= count <= _MAX_CHANNELS:
@@ -134,7 +147,9 @@ class _Codestream:
         channels = [struct.unpack_from(">3B", data, start + 42 + 3 * index) for index in range(count)]
         depths = tuple(Depth.of(depth) for depth, _, _ in channels)
         subsampled = any(steps != [1, 1] for _, *steps in channels)
-        return cls((width, height), depths, subsampled, _check_parts(data, start + 2, end))
+        following = start + 4 + length
+        is_part1 = data[following : following + 2] != _CAP
+        return cls((width, height), depths, subsampled, _check_parts(data, start + 2, end), is_part1)
 
 
 def _check_parts(data: bytes, offset: int, end: int) -> bool:

@@ -114,10 +114,7 @@ def with_profile(raster: Raster, colors: tuple[Primaries, Curve] | None) -> Rast
 
 
 def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
-    """An ICC profile (version 4) of RGB with these primaries, or of gray. Equal colors have equal profiles.
-
-    It has the usual name of its colors, or one that describes them.
-    """
+    """An ICC profile (version 4) of RGB with these primaries, or of gray, with a name. Equal colors have equal ones."""
     white = primaries[:2]
     colors = None if gray else primaries[2:]
     data = bytearray(imagecodecs.cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))

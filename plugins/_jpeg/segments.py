@@ -21,7 +21,7 @@ from plugins._metadata.writing import filter_exif, filter_iptc, filter_xmp
 from plugins._pixels import pillow
 from plugins._tiff import tiff_directories
 
-_MAX_BODY = 65_533  # bytes; what any segment can hold
+MAX_BODY = 65_533  # bytes; what any segment can hold
 _SCAN = b"\xff\xda"
 _EOI = b"\xff\xd9"
 _PADDING = b"\x5a" * 64  # entropy-coded data that change any block
@@ -33,12 +33,12 @@ _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restar
 END = 0xD9
 APP13 = 0xED
 COMMENT = 0xFE
-_XMP = b"http://ns.adobe.com/xap/1.0/\0"
+XMP = b"http://ns.adobe.com/xap/1.0/\0"
 PHOTOSHOP = b"Photoshop 3.0\0"
 _MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
 JFIF = 0xE0
-_APP1 = 0xE1  # EXIF or XMP
-_APP2 = 0xE2
+APP1 = 0xE1  # EXIF or XMP
+APP2 = 0xE2
 _PROFILE = b"ICC_PROFILE\0"
 _BANDS = 5  # offset of the number of bands in the start of a frame
 ADOBE = 0xEE
@@ -108,7 +108,7 @@ def open_file(data: bytes) -> tuple[bytes, Image.Image]:
 def described_profile(data: bytes) -> bytes | None:
     """The profile of a file whose EXIF, instead of a profile, states that its colors are Adobe RGB. None for others."""
     header = [(code, data[start + 4 : end]) for code, start, end in _header_segments(data, read_segments)]
-    exif = next((body for code, body in header if code == _APP1 and body.startswith(exif_data.PREFIX)), None)
+    exif = next((body for code, body in header if code == APP1 and body.startswith(exif_data.PREFIX)), None)
     bands = next((body[_BANDS] for code, body in header if code in _FRAMES and len(body) > _BANDS), 0)
     has_own = any(body.startswith(_PROFILE) for _, body in header)
     return profiles.named("adobe-rgb").data if bands == 3 and not has_own and exif_data.is_adobe_rgb(exif) else None
@@ -188,9 +188,9 @@ def filter_segments(
     then has.
     """
     if metadata != "all":
-        warn_of_lost(find_others(data, read_segments), gain_map=gain_map)
+        warn_of_lost(data, find_others(data, read_segments), gain_map=gain_map)
         profile = described_profile(data)
-        added = segment(_APP2, _PROFILE + b"\1\1" + profile) if profile else b""
+        added = segment(APP2, _PROFILE + b"\1\1" + profile) if profile else b""
         data = map_segments(data, partial(_filter_body, metadata=metadata), added)
     data = data if orientation is None else _with_orientation(data, orientation)
     return data if dpi is None else _with_resolution(data, dpi)
@@ -198,11 +198,11 @@ def filter_segments(
 
 def _with_orientation(data: bytes, orientation: int) -> bytes:
     """The file whose EXIF has this orientation."""
-    bodies = [data[start + 4 : end] for code, start, end in read_segments(data) if code == _APP1]
+    bodies = [data[start + 4 : end] for code, start, end in read_segments(data) if code == APP1]
     exif = next((body for body in bodies if body.startswith(exif_data.PREFIX)), None)
     if exif_data.orientation_of(exif) == orientation:
         return data
-    added = segment(_APP1, exif_data.with_orientation(exif, orientation))
+    added = segment(APP1, exif_data.with_orientation(exif, orientation))
     return map_segments(data, lambda _, body: None if body == exif else body, added)
 
 
@@ -212,11 +212,11 @@ def _with_resolution(data: bytes, dpi: int) -> bytes:
     def change(code: int, body: bytes) -> bytes | None:
         if code == JFIF and body.startswith(b"JFIF\0"):
             return body[:7] + struct.pack(">BHH", 1, dpi, dpi) + body[12:]
-        return exif_data.with_resolution(body, dpi) if code == _APP1 and body.startswith(exif_data.PREFIX) else body
+        return exif_data.with_resolution(body, dpi) if code == APP1 and body.startswith(exif_data.PREFIX) else body
 
     bodies = [(code, data[start + 4 : start + 10]) for code, start, _ in read_segments(data)]
     has_place = any(code == JFIF or body.startswith(exif_data.PREFIX) for code, body in bodies)
-    return map_segments(data, change, b"" if has_place else segment(_APP1, exif_data.with_resolution(None, dpi) or b""))
+    return map_segments(data, change, b"" if has_place else segment(APP1, exif_data.with_resolution(None, dpi) or b""))
 
 
 def map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], added: bytes = b"") -> bytes:
@@ -248,17 +248,17 @@ def _filter_body(code: int, body: bytes, metadata: Metadata) -> bytes | None:
     kept: bytes | None = None
     if code == JFIF and body.startswith(b"JFIF\0"):
         kept = body[:12] + b"\0\0"  # without a preview
-    elif code == _APP1 and body.startswith(exif_data.PREFIX):
+    elif code == APP1 and body.startswith(exif_data.PREFIX):
         kept = filter_exif(body, metadata)
-    elif code == _APP1 and body.startswith(_XMP):
-        packet = filter_xmp(body.removeprefix(_XMP), metadata)
-        kept = _XMP + packet if packet else None
+    elif code == APP1 and body.startswith(XMP):
+        packet = filter_xmp(body.removeprefix(XMP), metadata)
+        kept = XMP + packet if packet else None
     elif code == APP13 and body.startswith(PHOTOSHOP):
         iptc = filter_iptc(iptc_data.from_resources(body.removeprefix(PHOTOSHOP)), metadata)
         kept = PHOTOSHOP + iptc_data.to_resources(iptc) if iptc else None
-    elif (code == _APP2 and body.startswith(_PROFILE)) or (code == ADOBE and body.startswith(b"Adobe")):
+    elif (code == APP2 and body.startswith(_PROFILE)) or (code == ADOBE and body.startswith(b"Adobe")):
         kept = body
-    return kept if kept is None or len(kept) <= _MAX_BODY else None
+    return kept if kept is None or len(kept) <= MAX_BODY else None
 
 
 def segment(code: int, body: bytes) -> bytes:
@@ -272,6 +272,7 @@ Images: TypeAlias = list[tuple[int, list[bytes]]]
 """The position of each image, and the bodies of its segments before the scan."""
 
 _START = b"\xff\xd8"
+_VIDEO = re.compile(rb"\0\0\0[\x10-\xff]ftyp")  # the first box of a clip
 _AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the image, a scan
 _INDEX = b"MPF\0"
 # Entries of an index that are read, bytes of each image.
@@ -290,8 +291,10 @@ _GAIN_MAP = (
 _AUXILIARY = b"AuxiliaryImageType"  # Apple writes it in the XMP of depth maps and mattes.
 
 
-def warn_of_lost(others: Images, *, gain_map: bool = True) -> None:
-    """Warns that another image after the first one is lost, or a `gain_map`."""
+def warn_of_lost(data: bytes, others: Images, *, gain_map: bool = True) -> None:
+    """Warns that another image after the first one is lost, or a `gain_map`, or a video."""
+    if not data.endswith(_EOI) and _VIDEO.search(data):
+        pillow.warn_of_video()
     images = [header for _, header in others if not _mentions(header, *_GAIN_MAP)]
     if gain_map and len(images) < len(others):
         warn_gain_map_lost()

@@ -9,20 +9,15 @@ from PIL import Image
 from engine import GainMap, Size, lazy_imports, warn_gain_map_lost
 from plugins._color import gain_maps
 from plugins._jpeg import segments
-from plugins._jpeg.segments import Images, Segments
+from plugins._jpeg.segments import APP1, APP2, JFIF, MAX_BODY, XMP, Images, Segments
 from plugins._pixels import pillow
 
 with lazy_imports():
     import numpy as np
 
-_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _ISO = b"urn:iso:std:iso:ts:21496:-1\0"
 _VERSION = bytes(4)  # ISO 21496-1: the first image has the version, the second one the numbers
-# Markers; JFIF, EXIF and XMP come first.
-_APP1 = 0xE1
-_APP2 = 0xE2
-_FIRST = (0xE0, 0xE1)
-_MAX_BODY = 65_533  # bytes of a segment
+_FIRST = (JFIF, APP1)  # markers; JFIF, EXIF and XMP come first
 _QUALITY = 92  # JPEG quality of the gain map
 _PRIMARY = 0x030000  # kind of the first image
 _ENTRY = ">IIIHH"
@@ -59,7 +54,7 @@ def read(data: bytes, others: Images, size: Size, orientation: int) -> GainMap |
     except pillow.DAMAGES:
         warn_gain_map_lost()
         return None
-    packet = next((body.removeprefix(_XMP) for body in header if body.startswith(_XMP)), b"")
+    packet = next((body.removeprefix(XMP) for body in header if body.startswith(XMP)), b"")
     numbers = next((body.removeprefix(_ISO) for body in header if body.startswith(_ISO)), b"")
     described = gain_maps.from_xmp(packet) or gain_maps.from_iso(numbers)
     gain_map = gain_maps.made(upright, described, size, profile) or gain_maps.from_apple(upright, packet, size)
@@ -76,7 +71,7 @@ def join(data: bytes, read_segments: Callable[[bytes], Segments], gain_map: Gain
         subsampling="4:4:4",
         icc_profile=gain_map.frame.icc_profile,
         xmp=gain_maps.to_xmp(gain_map),
-        extra=_segment(_APP2, _ISO + gain_maps.to_iso(gain_map)),
+        extra=segments.segment(APP2, _ISO + gain_maps.to_iso(gain_map)),
     )
     first = _described(data, read_segments, len(second))
     position = 2
@@ -84,7 +79,7 @@ def join(data: bytes, read_segments: Callable[[bytes], Segments], gain_map: Gain
         if code not in _FIRST:
             break
         position = end
-    head, tail = first[:position] + _segment(_APP2, _ISO + _VERSION), first[position:]
+    head, tail = first[:position] + segments.segment(APP2, _ISO + _VERSION), first[position:]
     index = _index(0, 0, 0)
     size = len(head) + len(index) + len(tail)
     # Offsets count from the directory of the index.
@@ -95,27 +90,23 @@ def join(data: bytes, read_segments: Callable[[bytes], Segments], gain_map: Gain
 def _described(data: bytes, read_segments: Callable[[bytes], Segments], length: int) -> bytes:
     """The file whose XMP announces a gain map of `length` bytes; unchanged if it has too much XMP."""
     found = [
-        (start, end) for code, start, end in read_segments(data) if code == _APP1 and data[start + 4 :].startswith(_XMP)
+        (start, end) for code, start, end in read_segments(data) if code == APP1 and data[start + 4 :].startswith(XMP)
     ]
     start, end = found[0] if found else (0, 0)
-    packet = data[start + 4 + len(_XMP) : end] if found else _EMPTY
+    packet = data[start + 4 + len(XMP) : end] if found else _EMPTY
     packet = _DIRECTORY.sub(b"", packet)
     before, separator, after = packet.rpartition(_END)
-    body = _XMP + before + _DESCRIPTION.format(length).encode() + separator + after
-    if not separator or len(body) > _MAX_BODY:
+    body = XMP + before + _DESCRIPTION.format(length).encode() + separator + after
+    if not separator or len(body) > MAX_BODY:
         return data
     if not found:
         # After JFIF, which comes first.
         start = end = next((end for code, _, end in read_segments(data) if code == _FIRST[0]), 2)
-    return data[:start] + _segment(_APP1, body) + data[end:]
+    return data[:start] + segments.segment(APP1, body) + data[end:]
 
 
 def _index(size: int, second_size: int, offset: int) -> bytes:
     """The segment with the index of two images."""
     entries = struct.pack(_ENTRY, _PRIMARY, size, 0, 0, 0) + struct.pack(_ENTRY, 0, second_size, offset, 0, 0)
     tags = struct.pack(">HHI4s HHII HHII", 0xB000, 7, 4, b"0100", 0xB001, 4, 1, 2, 0xB002, 7, len(entries), 50)
-    return _segment(_APP2, b"MPF\0MM\0*" + struct.pack(">IH", 8, 3) + tags + bytes(4) + entries)
-
-
-def _segment(code: int, body: bytes) -> bytes:
-    return bytes((0xFF, code)) + (len(body) + 2).to_bytes(2) + body
+    return segments.segment(APP2, b"MPF\0MM\0*" + struct.pack(">IH", 8, 3) + tags + bytes(4) + entries)

@@ -54,7 +54,13 @@ _UPRIGHT = MappingProxyType(  # by EXIF orientation
     {2: _Turn.FLIP_LEFT_RIGHT, 3: _Turn.ROTATE_180, 4: _Turn.FLIP_TOP_BOTTOM, 5: _Turn.TRANSPOSE}
     | {6: _Turn.ROTATE_270, 7: _Turn.TRANSVERSE, 8: _Turn.ROTATE_90}
 )
-_XMP_GAIN_MAP = re.compile(rb"""\shdrgm:Version=(?:"[^"]*"|'[^']*')|<hdrgm:Version>[^<]*</hdrgm:Version>""")
+# Gain maps, videos and other parts of a file that XMP announces.
+_XMP_PARTS = re.compile(
+    rb"""\s(?:hdrgm:Version|\w{1,20}:(?:MotionPhoto|MicroVideo)\w{0,40})=(?:"[^"]*"|'[^']*')"""
+    rb"|<(hdrgm:Version|\w{1,20}:(?:MotionPhoto|MicroVideo)\w{0,40})>[^<]*</\1>"
+    rb"|<(G?Container:Directory)>.*?(?:</\2>|\Z)",
+    re.DOTALL,
+)
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -91,6 +97,11 @@ def damaged_blocks(decoder: str, blocks: Sequence[bytes], header: Callable[[Sequ
 def warn_damaged() -> None:
     """Issues the warning for blocks that are left out."""
     FidelityWarning.issue("metadata_damaged", "Damaged parts of the file were left out.")
+
+
+def warn_of_video() -> None:
+    """Issues the warning for the video of a motion photo, which is lost."""
+    FidelityWarning.issue("frames_dropped", "The video of the motion photo was dropped.")
 
 
 def _opens(decoder: str, data: bytes) -> bool:
@@ -232,10 +243,10 @@ def _has_preview(segment: bytes) -> bool:
 def upright_xmp(packet: object) -> bytes | None:
     """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values.
 
-    It does not announce a gain map either, because a raster has none.
+    It does not announce a gain map or a video either, because a raster has none.
     """
     packet = packet.encode() if isinstance(packet, str) else packet
-    return _XMP_GAIN_MAP.sub(b"", _XMP_ORIENTATION.sub(rb"\g<1>1", packet)) if isinstance(packet, bytes) else None
+    return _XMP_PARTS.sub(b"", _XMP_ORIENTATION.sub(rb"\g<1>1", packet)) if isinstance(packet, bytes) else None
 
 
 def read_dpi(image: Image.Image) -> tuple[float, float] | None:

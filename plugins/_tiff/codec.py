@@ -42,12 +42,6 @@ _MODES = {
 }
 _LAB = (PHOTOMETRIC.CIELAB, PHOTOMETRIC.ICCLAB, PHOTOMETRIC.ITULAB)
 _ITU_LAB = ((0, 100), (-85, 85), (-75, 125))  # the default ranges of L, a and b
-# Tags of old-style JPEG: a JPEG file and its size, or the tables of each band.
-_JPEG_FILE = 513
-_JPEG_SIZE = 514
-_JPEG_TABLE = 519
-_JPEG_DC = 520
-_JPEG_AC = 521
 _JPEG = (COMPRESSION.OJPEG, COMPRESSION.JPEG, COMPRESSION.ALT_JPEG, COMPRESSION.JPEG_LOSSY)
 
 
@@ -190,7 +184,7 @@ def read(page: TiffPage) -> DeepPixels | Image.Image:
 
 
 def _old_jpeg(page: TiffPage) -> bytes:
-    """The JPEG file of a gray page of one strip: with a header before it, or with tables in tags."""
+    """The JPEG file of a gray page. Tags have a JPEG file (513, size 514), its header, or tables (519 to 521)."""
 
     def first(tag: int) -> int:
         value = page.tags.valueof(tag, 0)
@@ -200,17 +194,19 @@ def _old_jpeg(page: TiffPage) -> bytes:
         page.parent.filehandle.seek(first(tag))
         return page.parent.filehandle.read(size)
 
-    def huffman(tag: int) -> bytes:
-        return content(tag, 16 + sum(content(tag, 16)))
+    def huffman(kind: bytes, tag: int) -> bytes:
+        return segment(0xC4, kind + content(tag, 16 + sum(content(tag, 16))))
 
+    header = content(513, first(514))
     strip = content(tiff_directories.STRIP_OFFSETS, page.databytecounts[0])
-    if _JPEG_FILE in page.tags:
-        header = content(_JPEG_FILE, first(_JPEG_SIZE))
-        return header if strip in header else header + strip
-    tables = segment(0xDB, b"\0" + content(_JPEG_TABLE, 64))
-    tables += segment(0xC4, b"\0" + huffman(_JPEG_DC)) + segment(0xC4, b"\x10" + huffman(_JPEG_AC))
+    if strip in header:
+        return header
+    if len(page.databytecounts) > 1:
+        raise NotImplementedError
     frame = struct.pack(">BHHB3B", 8, page.imagelength, page.imagewidth, 1, 1, 0x11, 0)
-    return b"".join((b"\xff\xd8", tables, segment(0xC0, frame), segment(0xDA, b"\1\1\0\0\x3f\0"), strip))
+    tables = (segment(0xDB, b"\0" + content(519, 64)), huffman(b"\0", 520), huffman(b"\x10", 521))
+    made = b"".join((b"\xff\xd8", *tables, segment(0xC0, frame), segment(0xDA, b"\1\1\0\0\x3f\0")))
+    return (header or made) + strip
 
 
 def _name(kind: type[IntEnum], value: int) -> str:

@@ -68,6 +68,8 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     frames = heif.frame_count(data)
     if frames > 1:
         FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
+    if heif.find(data, b"mpvd"):
+        pillow.warn_of_video()
     header = pillow.open_image(data, "HEIF").info
     # pillow-heif opens at another image, such as a tile, if the primary one is invalid.
     if not header["primary"]:

@@ -90,7 +90,7 @@ MODULES = ("imagecodecs._jpeg2k", "imagecodecs._htj2k", "PIL.Jpeg2KImagePlugin")
 
 def decode(data: bytes) -> Raster:
     header = jp2.read_header(data)
-    mode = _mode(header)
+    mode = mode_of(header)
     is_reduced = header.subsampled or _has_transparent_inks(header)
     bits = 8 if is_reduced else max(header.depths[index].bits for index in _color_channels(header))
     raster = Raster(
@@ -121,7 +121,7 @@ def _has_transparent_inks(header: jp2.Header) -> bool:
     return header.opacity is not None and _colors(header) == "CMYK"
 
 
-def _mode(header: jp2.Header) -> str:
+def mode_of(header: jp2.Header) -> str:
     """The mode of the pixels."""
     colors = "RGB" if _has_transparent_inks(header) else _colors(header)
     return colors if header.opacity is None else f"{colors}A"
@@ -151,7 +151,7 @@ def _read(data: bytes, header: jp2.Header) -> Image.Image | DeepPixels:
     array = array if array.ndim == 3 else array[..., None]
     if array.shape != (*header.size[::-1], len(header.depths)):
         raise CorruptInput("The codestream differs from its header.")
-    mode = _mode(header)
+    mode = mode_of(header)
     order = _color_channels(header)
     is_deep = max(header.depths[index].bits for index in order) > 8
     maximum = 65535 if is_deep else 255

@@ -69,7 +69,7 @@ def decode(
     check_scans(data)
     data, image = open_file(data)
     others = segments.find_others(data, read_segments)
-    segments.warn_of_lost(others, gain_map=False)
+    segments.warn_of_lost(data, others, gain_map=False)
     size = pillow.upright_size(image)
     scale = reduced_scale(size, drawing.needed_size(size))
     orientation = exif_data.read_orientation(image)

@@ -274,7 +274,7 @@ def _given(metadata: Metadata, dpi: int | None) -> OptionValues:
     return {"metadata": metadata, **({"dpi": dpi} if dpi else {})}
 
 
-@conversion(JXL, JPEG, loss=Loss.DETAIL, terminal=True, cost=2)
+@conversion(JXL, JPEG, loss=Loss.DETAIL, terminal=True, cost=2, restores=True)
 def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi: Dpi | None = None) -> bytes:
     """The JPEG from which the file was made, or else its pixels as JPEG."""
     original = reader.read_jpeg(data)

@@ -7,11 +7,14 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+import pikepdf
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
 from engine import ConversionError, CorruptInput, TooLarge
+from engine.mupdf import pymupdf
+from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import boxed, jp2_box, saved
@@ -209,6 +212,63 @@ def test_the_orientation_of_exif_is_applied() -> None:
     result = convert(data, "png")
 
     np.testing.assert_array_equal(imagecodecs.png_decode(result.data), np.rot90(samples, -1))
+
+
+_RGB_SAMPLES = np.asarray(Image.linear_gradient("L").resize((24, 16)).convert("RGB")) // [[[1, 2, 3]]]
+_SAMPLES = _RGB_SAMPLES.astype(np.uint8)
+_WITH_ALPHA = np.dstack((_SAMPLES, np.full((16, 24), 200, np.uint8)))
+_FOR_PDF = {
+    "gray": (boxed(codestream(_SAMPLES[..., 0]), colors=_GRAY), True),
+    "gray of 16 bits": (boxed(codestream(_SAMPLES[..., 0].astype(np.uint16) * 257, 16), colors=_GRAY), True),
+    "RGB": (boxed(codestream(_SAMPLES)), True),
+    "RGB of 12 bits": (boxed(codestream(_SAMPLES.astype(np.uint16) * 16, 12)), True),
+    "inks": (boxed(codestream(_WITH_ALPHA), colors=_CMYK), True),
+    "codestream": (codestream(_SAMPLES), True),
+    "YCC": (boxed(codestream(_SAMPLES), colors=_YCC), False),
+    "other order": (boxed(codestream(_SAMPLES), additional=definition((0, 0, 3), (1, 0, 2), (2, 0, 1))), False),
+    "transparency": (boxed(codestream(_WITH_ALPHA)), False),
+    "high throughput": (bytes(imagecodecs.htj2k_encode(_SAMPLES, reversible=True, planar=False, rgb=True)), False),
+}
+
+
+@pytest.mark.parametrize("name", _FOR_PDF)
+def test_a_pdf_contains_what_its_readers_decode(name: str) -> None:
+    data, is_embedded = _FOR_PDF[name]
+
+    result = convert(data, "pdf", dpi=72)
+
+    assert codes(result) == set()
+    with pikepdf.open(BytesIO(result.data)) as document:
+        (image,) = document.pages[0].get_images().values()
+        assert (image.Filter == "/JPXDecode") == is_embedded
+        if is_embedded:
+            stored = imagecodecs.jpeg2k_decode(image.read_raw_bytes())
+            np.testing.assert_array_equal(stored, imagecodecs.jpeg2k_decode(data))
+    expected = Image.alpha_composite(
+        Image.new("RGBA", (24, 16), "white"), opened(convert(data, "bmp").data).convert("RGBA")
+    )
+    for shown in (readers.read("pdf", result.data).pixels, _drawn_by_mupdf(result.data)):
+        assert np.abs(shown.astype(int) - np.asarray(expected.convert("RGB"), int)).max() <= 6
+
+
+def _drawn_by_mupdf(data: bytes) -> NDArray[np.uint8]:
+    pixels = pymupdf.open(stream=data)[0].get_pixmap()
+    return np.frombuffer(pixels.samples, np.uint8).reshape(pixels.height, pixels.width, 3)
+
+
+@pytest.mark.parametrize("name", ["RGB", "transparency"])
+def test_a_pdf_shows_the_image_turned(name: str) -> None:
+    tags = Image.Exif()
+    tags[271], tags[274] = "Maker", 6
+    data = _FOR_PDF[name][0] + jp2_box(b"uuid", b"JpgTiffExif->JP2" + tags.tobytes()[6:])
+
+    for options in ({}, {"rotate": 90}, {"flip": "horizontal"}):
+        result = convert(data, "pdf", dpi=72, **options)
+        expected = np.asarray(opened(convert(data, "bmp", **options).data), int)
+        np.testing.assert_allclose(_drawn_by_mupdf(result.data), expected, atol=2)
+    kept = {policy: convert(data, "pdf", metadata=policy).data for policy in ("none", "safe", "all")}
+    assert [b"Maker" in made for made in kept.values()] == [False, name == "RGB", name == "RGB"]
+    assert b"JPXDecode" not in convert(data, "pdf", width=10).data
 
 
 def test_a_profile_gives_its_colors() -> None:

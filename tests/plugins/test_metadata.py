@@ -423,3 +423,46 @@ def test_damaged_exif_is_told(encoder: str) -> None:
 
     assert "metadata_damaged" in codes(convert(data, "webp", metadata="all"))
     assert codes(convert(data, "png", metadata="none")) == set()
+
+
+_CLIP = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom\0\0\0\x10mdat" + bytes(8)
+_CAMERA = 'xmlns:GCamera="http://ns.google.com/photos/1.0/camera/"'
+_ATTRIBUTES = f'<rdf:Description {_CAMERA} GCamera:MotionPhoto="1" GCamera:MotionPhotoVersion="1"/>'
+_ELEMENTS = f"<rdf:Description {_CAMERA}><GCamera:MicroVideo>1</GCamera:MicroVideo></rdf:Description>"
+_PARTS = """<rdf:Description xmlns:Container="http://ns.google.com/photos/1.0/container/"><Container:Directory><rdf:Seq>
+<rdf:li Item:Semantic="MotionPhoto" xmlns:Item="http://ns.google.com/photos/1.0/container/item/"/></rdf:Seq>
+</Container:Directory></rdf:Description>"""
+
+
+def _motion_photo(*descriptions: str) -> bytes:
+    packet = _packet('dc:creator="Author">').replace(b"</rdf:RDF>", "".join(descriptions).encode() + b"</rdf:RDF>")
+    return saved(photo(_SIZE), "JPEG", xmp=packet) + _CLIP
+
+
+@pytest.mark.parametrize("metadata", ["all", "safe", "none"])
+@pytest.mark.parametrize("described", [(), (_ATTRIBUTES,), (_ELEMENTS,), (_ATTRIBUTES, _PARTS)])
+def test_the_video_of_a_motion_photo_is_told_and_not_announced(described: tuple[str, ...], metadata: str) -> None:
+    data = _motion_photo(*described)
+
+    for target in ("jpeg", "png"):
+        result = convert(data, target, metadata=metadata)
+        assert codes(result) == {"frames_dropped"}
+        assert not [name for name in (b"Motion", b"MicroVideo", b"Directory", b"mdat") if name in result.data]
+        assert (b"Author" in result.data) == (metadata != "none")
+
+
+def test_the_video_stays_in_a_file_with_all_its_bytes() -> None:
+    data = _motion_photo(_ATTRIBUTES, _PARTS)
+
+    kept = convert(data, "jxl", metadata="all")
+
+    assert codes(kept) == set()
+    assert convert(kept.data, "jpeg", metadata="all").data == data
+    assert _CLIP in convert(data, "pdf", metadata="all").data
+    assert codes(convert(kept.data, "jpeg")) == codes(convert(data, "jxl")) == {"frames_dropped"}
+
+
+def test_the_video_of_heic_is_told() -> None:
+    box = struct.pack(">I4s", 8 + len(_CLIP), b"mpvd") + _CLIP
+
+    assert codes(convert(sample("heic") + box, "png")) == {"frames_dropped"}

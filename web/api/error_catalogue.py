@@ -323,7 +323,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "encryption_dropped": "encryption, when PDFs are merged, or if the target has none",
         "font_substituted": "fonts of an SVG or of a document that are not installed; others replace them",
         "forms_dropped": "the form fields of a PDF, which are drawn as they are",
-        "frames_dropped": "all frames of an animation but the first",
+        "frames_dropped": "all frames of an animation but the first; the video of a motion photo",
         "hdr_reduced": "high dynamic range, also in a gain map; the image is as on a screen without HDR",
         "jpeg_reencoded": "the coding of a JPEG above 40 megapixels, or that JPEG XL cannot hold, such as CMYK",
         "kept_original": "nothing; the result is the original, because the converted file is larger",

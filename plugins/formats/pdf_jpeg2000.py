@@ -1,0 +1,53 @@
+"""JPEG 2000 as pages of PDF files, without decoding where readers of PDF decode it."""
+
+from __future__ import annotations
+
+from engine import AnyConversion, OptionValue, conversion, hookimpl, lazy_imports
+from engine.option_types import Dpi, Flip, Metadata, Rotate
+from plugins._boxes import heif, jp2
+from plugins._metadata import exif_data
+from plugins.formats import pdf_images
+from plugins.formats.jp2 import J2K, JP2, decode, mode_of
+from plugins.formats.jp2 import MODULES as DECODERS
+from plugins.formats.pdf import PDF, to_bytes
+from plugins.operations import geometry
+from plugins.operations import metadata as metadata_filter
+
+with lazy_imports():
+    from plugins._pdf.images import image_pages
+
+MODULES = (*DECODERS, *pdf_images.MODULES)
+TEMPLATE = "documents/jpeg2000"
+_COLORS = (jp2.SRGB, jp2.GRAY, jp2.CMYK, None)  # None: of a profile or of a codestream
+_DEPTHS = {(jp2.Depth(bits, signed=False),) * bands for bits in range(8, 17) for bands in (1, 3, 4)}
+
+
+def embed(
+    data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None, dpi: Dpi | None = None
+) -> bytes:
+    """A PDF of one page that contains the image with unchanged pixels, and shows it turned.
+
+    What some readers of PDF do not show is decoded, such as transparency.
+    """
+    options: dict[str, OptionValue] = {"metadata": metadata, "rotate": rotate}
+    options |= {name: value for name, value in (("flip", flip), ("dpi", dpi)) if value is not None}
+    raster = metadata_filter.metadata(decode(data), options)
+    header = jp2.read_header(data)
+    mode = mode_of(header)
+    is_plain = header.is_plain and not header.subsampled and header.opacity is None and header.depths in _DEPTHS
+    if not is_plain or header.color_space not in _COLORS or len(mode) != len(header.depths):
+        return pdf_images.from_raster(geometry.flip(geometry.rotate(raster, options), options))
+    stored = heif.find(data, b"jp2c")
+    codestream = data[stored.content : stored.end] if stored else data
+    file = jp2.write(codestream, b"jp2 ", raster, mode, header.depths[0].bits, header.profile)
+    orientation = jp2.read_orientation(data)
+    dots = raster.dpi[::-1] if raster.dpi and orientation >= jp2.EXCHANGED else raster.dpi
+    writer = image_pages.ImageWriter()
+    stream = image_pages.Stream(file, header.size, mode, "JPXDecode", icc_profile=header.profile)
+    writer.add_page(stream, header.size, dots, exif_data.orientation_after(orientation, rotate=rotate, flip=flip))
+    return to_bytes(writer.document)
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [conversion(source, PDF, terminal=True, cost=0.5, memory=40, isolated=True)(embed) for source in (JP2, J2K)]
