@@ -105,10 +105,6 @@ class FileFormat(Format[bytes]):
 
     __hash__ = Format.__hash__
 
-    def lacks_end(self, content: Content) -> bool:
-        """Whether the file is truncated where its decoder would not notice."""
-        return self.must_be_complete and self.is_complete is not None and not self.is_complete(content)
-
     def match(self, content: Content, extension: str) -> tuple[int, bool]:
         """How well the file matches: a score of its content, 0 for another format, and whether its name matches.
 

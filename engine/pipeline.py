@@ -203,7 +203,9 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
 def open_inputs(
     plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Runs the openings. Returns the payloads of the inputs, and the payloads of additional files by name.
+    """Refuses truncated inputs, and runs the openings.
+
+    Returns the payloads of the inputs, and the payloads of additional files by name.
 
     With several inputs, `details.index` of an error is the index of the input at fault. `param` is the name of
     an additional file, also if its pixels cannot be decoded later.
@@ -211,12 +213,14 @@ def open_inputs(
     payloads: list[Any] = []
     defaults = plan.tool.opens_with if plan.tool else NO_OPTIONS
     additional = len(plan.openings) - len(plan.file_names)
-    for path, data in zip(plan.openings, inputs, strict=True):
+    for path, source, data in zip(plan.openings, plan.sources, inputs, strict=True):
         payload: Any = data
         name = plan.file_names[len(payloads) - additional] if len(payloads) >= additional else None
         given = {**defaults, **options} if name is None else defaults
         try:
             with nullcontext() if name is None else file_errors(name):
+                if source.must_be_complete and source.is_complete and not source.is_complete(data):
+                    raise CorruptInput("The file is truncated.")
                 for step in path:
                     payload = run_step(step, payload, given, trace)
         except ConversionError as error:
@@ -384,8 +388,6 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
 def run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]) -> Any:
     started = perf_counter()
     with step_errors(step):
-        if isinstance(step, Conversion) and isinstance(step.source, FileFormat) and step.source.lacks_end(payload):
-            raise CorruptInput("The file is truncated.", details={"step": str(step)})
         result = step(payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
     if not step.target.holds(result):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import struct
+
 from engine import (
     DOCUMENT,
     AnyConversion,
@@ -37,6 +40,8 @@ MODULES = (
 TEMPLATE = "documents"
 FONT_SIZE = 12.0
 _HEAD = 65_536  # bytes within which the root element must begin
+_TAIL = 4096  # bytes within which it must end
+_PLAIN = 1  # text of MOBI that is not compressed
 _COMIC_IMAGES = (
     ".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".jpx", ".j2k", ".webp", ".avif",
     ".jxr", ".wdp", ".hdp", ".ppm", ".pgm", ".pbm", ".pam", ".pnm", ".psd",
@@ -62,6 +67,22 @@ def _is_comic(content: Content) -> int:
     return 5 if images and not others else 0
 
 
+_FB2_END = re.compile(rb"</(?:[\w.-]+:)?FictionBook\s*>")
+
+
+def _is_complete_fb2(content: Content) -> bool:
+    return _FB2_END.search(bytes(content[-_TAIL:]).replace(b"\0", b"")) is not None  # also in UTF-16
+
+
+def _is_complete_mobi(content: Content) -> bool:
+    """Whether the last record is in the file, and complete if it is one of text that is not compressed."""
+    count, first = struct.unpack(">HI", content[76:82].ljust(6, b"\0"))
+    last = int.from_bytes(content[70 + 8 * count : 74 + 8 * count])
+    coding, size, texts, part = struct.unpack(">HxxIHH", content[first : first + 12].ljust(12, b"\0"))
+    least = size - part * (texts - 1) if coding == _PLAIN and texts == count - 1 else 1
+    return count > 0 and last + least <= len(content)
+
+
 EPUB = FileFormat(
     "epub",
     media_type="application/epub+zip",
@@ -76,12 +97,16 @@ FB2 = FileFormat(
     media_type="application/x-fictionbook+xml",
     extensions=("fb2",),
     sniff=in_markup(lambda content: 11 if root_name(content[:_HEAD]) == "FictionBook" else 0),
+    is_complete=_is_complete_fb2,
+    must_be_complete=True,
 )
 MOBI = FileFormat(
     "mobi",
     media_type="application/x-mobipocket-ebook",
     extensions=("mobi", "prc"),
     sniff=any_of(Signature((60, b"BOOKMOBI")), Signature((60, b"TEXtREAd"))),
+    is_complete=_is_complete_mobi,
+    must_be_complete=True,
 )
 CBZ = FileFormat(
     "cbz",

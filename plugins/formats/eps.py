@@ -70,9 +70,23 @@ _DEFERRED_BOX = re.compile(rb"(?<![^\r\n])(%%(?:HiRes)?BoundingBox:)[ \t]*\(aten
 _DECLARED_BOX = re.compile(rb"(?<![^\r\n])%%(HiRes)?BoundingBox:([^\r\n]*)")
 _MAX_SIDE = 100_000  # points
 _MAX_PATTERNS = 10  # levels of patterns in patterns, a limit of Ghostscript
+_WRITE_END = "CONVERTD_END (w) file closefile"
 # -dLastPage alone would run the whole program.
-_TWO_PAGES = ("-dLastPage=2", "-c", "<< /BeginPage {1 gt {quit} if} >> setpagedevice", "-f")
-_BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
+_TWO_PAGES = ("-dLastPage=2", "-c", f"<< /BeginPage {{1 gt {{{_WRITE_END} quit}} if}} >> setpagedevice", "-f")
+# The last line of a complete program is executed, after it has shown a page or closed all that it has opened: operands,
+# dictionaries and graphics states. At the outermost one, grestore restores the font that was set before the program.
+_FIRST_LINE = f"""\
+/convertd.font currentfont def
+/convertd.dictionaries countdictstack def
+/convertd.end {{
+  count 0 eq countdictstack convertd.dictionaries eq and grestore currentfont convertd.font eq and
+  currentpagedevice /PageCount get 0 gt or {{{_WRITE_END}}} if
+}} bind def
+currentfont [1 0 0 1 0 0] makefont setfont
+""".encode()
+_LAST_LINE = b"\nconvertd.end\n"
+_STRUCTURED = re.compile(rb"\b(?:showpage|g?save|begin)\b")  # in programs that can show that they are complete
+_BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)(?=[\r\n])"
 _KEPT_IN_CATALOG = frozenset({"Type", "Pages", "OCProperties"})
 _KEPT_IN_PAGE = frozenset({"Type", "Parent", "Contents", "Resources", "MediaBox", "CropBox", "Rotate", "Group"})
 _TRAILER = -1  # object number of the trailer in PyMuPDF
@@ -100,22 +114,26 @@ def to_pdf(data: bytes) -> bytes:
             FidelityWarning.issue("pages_dropped", "Only the first page was converted. An EPS file has one page.")
         document.select([0])
         pdf = to_bytes(document)
+    if program.endswith(_LAST_LINE) and not _STRUCTURED.search(data):
+        FidelityWarning.issue("repaired", "The PostScript program has no end; it was drawn as far as it goes.")
     # The operator pdfmark adds what has no effect in the EPS itself.
     return active_content.check_file(pdf, "", sanitize=True)
 
 
 def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
-    """Renders `data` (PostScript or PDF) with `device`. Raises CorruptInput."""
+    """Renders `data` (PostScript or PDF) with `device`. Raises CorruptInput, also for an end that is not reached."""
     # -dSAFER permits access to TMPDIR, so TMPDIR is a separate folder.
     with TemporaryDirectory() as folder:
         source = Path(folder, "in")
         result = Path(folder, "out")
+        end = Path(folder, "end")
         source.write_bytes(data)
         command = [
             *PROGRAMS,
             "-q", "-dSAFER", "-dBATCH", "-dNOPAUSE",
             f"-sDEVICE={device}",
             f"-sOutputFile={result}",
+            f"-sCONVERTD_END={end}",
             *arguments,
             str(source),
         ]  # fmt: skip
@@ -131,6 +149,8 @@ def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
         # Ghostscript exits with 0 for empty and truncated files too.
         if process.returncode or not result.exists() or not result.stat().st_size:
             raise CorruptInput("The PostScript program cannot be rendered.")
+        if data.endswith(_LAST_LINE) and not end.exists():
+            raise CorruptInput("The PostScript program is truncated.")
         return result.read_bytes()
 
 
@@ -156,14 +176,23 @@ def _check_size(width: float, height: float) -> None:
 
 def _extract_program(data: bytes) -> bytes:
     """The PostScript program as Ghostscript expects it: with an EPSF header, without which it ignores the bounding box,
-    and with the bounding box in the header, not in the trailer."""
+    and with the bounding box in the header, not in the trailer. Without a comment that ends it, it checks itself.
+
+    Raises CorruptInput for a file that ends before the program."""
     if data.startswith(_DOS_HEADER):
         start, size = struct.unpack_from("<II", data, 4)
+        if start + size > len(data):
+            raise CorruptInput("The file is truncated.")
         data = data[start : start + size]
-    data = data.removeprefix(b"\x04")  # ends a job on a serial line
+    data = data.strip(b"\x04")  # ends a job on a serial line
     data = _DEFERRED_BOX.sub(lambda deferred: _box_in_trailer(data, deferred), data)
     first, newline, rest = data.partition(b"\r" if b"\n" not in data[:256] else b"\n")
-    return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
+    first = first if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0"
+    if not ends_with(b"%%EOF")(data):
+        if _DEFERRED_BOX.search(data):
+            raise CorruptInput("The PostScript program is truncated.")
+        rest = _FIRST_LINE + rest + _LAST_LINE
+    return first + newline + rest
 
 
 def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:

@@ -129,7 +129,7 @@ def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
         file_header = struct.pack("<2sIII", b"BM", 14 + end, 0, 14 + start)
         image = bmp.decode(file_header + info + data[len(info) : end]).first_frame().image
     mask = data[end : end + mask_row * height]
-    if len(mask) < mask_row * height:  # some programs leave it out
+    if not mask:  # some programs leave it out
         return image
     transparent = Image.frombytes("1", size, mask, "raw", ("1", mask_row, -1)).convert("L")
     if not transparent.getbbox():

@@ -50,6 +50,7 @@ _FLOAT_HEADER = re.compile(rb"P[FfHh]\s+(\d{1,9})\s+(\d{1,9})\s+(-?)[\d.]+(?:[eE
 _ARBITRARY_HEADER = re.compile(rb"P7[ \t]*\n(.*?\n)?[ \t]*ENDHDR[ \t]*(?=\n)", re.DOTALL)
 _START = re.compile(rb"P[1-7][\s#]")
 _COMMENT = re.compile(rb"#([^\r\n]*)")
+_NO_SAMPLE = b"\n-9"  # without it, NumPy returns uninitialized memory for missing samples
 _PLAIN = b"123"  # the kinds whose samples are text
 _MODES = MappingProxyType({1: "L", 2: "LA", 3: "RGB", 4: "RGBA"})  # by number of bands
 _TUPLES = MappingProxyType({"L": "GRAYSCALE", "LA": "GRAYSCALE_ALPHA", "RGB": "RGB", "RGBA": "RGB_ALPHA"})
@@ -170,7 +171,7 @@ def _read_integers(data: bytes, header: _Header) -> Image.Image | DeepPixels:
     shape = (header.height, header.width) if len(mode) == 1 else (header.height, header.width, len(mode))
     count = int(np.prod(shape))
     if header.kind in _PLAIN:
-        array = _parse(data[header.end - 1 :], count, header)
+        array = _parse(b"".join((memoryview(data)[header.end - 1 :], _NO_SAMPLE)), count, header)
     else:
         array = sample_arrays.from_buffer(data, ">u2" if header.maximum > 255 else "u1", count, header.end)
     array = array.reshape(shape)
@@ -187,7 +188,7 @@ def _read_integers(data: bytes, header: _Header) -> Image.Image | DeepPixels:
 
 
 def _parse(text: bytes, count: int, header: _Header) -> NDArray[Any]:
-    """The samples of a plain file. Raises CorruptInput."""
+    """The samples of a plain file, of which `text` ends with _NO_SAMPLE. Raises CorruptInput."""
     text = _COMMENT.sub(b" ", text) if b"#" in text else text
     if header.mode == "1":  # white space between digits is optional
         digits = np.frombuffer(text, np.uint8)
@@ -198,7 +199,7 @@ def _parse(text: bytes, count: int, header: _Header) -> NDArray[Any]:
         raise CorruptInput("The file is truncated.")
     array = digits[:count]
     if array.min() < 0 or array.max() > header.maximum:
-        raise CorruptInput("A sample is out of range.")
+        raise CorruptInput("A sample is missing or out of range.")
     return array
 
 

@@ -13,6 +13,7 @@ from engine import (
     MAX_FRAMES,
     RASTER,
     Contains,
+    Content,
     CorruptInput,
     FidelityWarning,
     FileFormat,
@@ -27,7 +28,6 @@ from engine import (
     any_of,
     check_size,
     conversion,
-    ends_with,
     lazy_imports,
 )
 from engine.option_types import (
@@ -57,6 +57,16 @@ with lazy_imports():
     from plugins._pdf.text import texts
 
 _HEADER = b"%PDF-"
+_TAIL = 4096  # bytes at the end
+
+
+def _is_complete(content: Content) -> bool:
+    """Whether the end of an index is near the end of the file, and after it no object of another revision.
+
+    For the missing part of a file, MuPDF adds blank pages, or it shows the revision before.
+    """
+    _, end, rest = content[-_TAIL:].rpartition(b"startxref")
+    return bool(end) and b" obj" not in rest
 
 
 PDF = FileFormat(
@@ -65,7 +75,8 @@ PDF = FileFormat(
     extensions=("pdf", "ai"),
     sniff=any_of(Signature((0, _HEADER)), Contains(_HEADER, 1024)),  # where readers accept it, but so may other formats
     paged=True,
-    is_complete=ends_with(b"%%EOF"),
+    is_complete=_is_complete,
+    must_be_complete=True,
 )
 
 MODULES = ("plugins._pdf.active_content", "plugins._pdf.images.image_pages", *reading.MODULES, *jpeg.MODULES)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from pikepdf import Array, Dictionary, Name
 from PIL import Image
 
-from engine import pipeline
+from engine import CorruptInput, pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._jpeg.embedding import PLACEMENTS
 from plugins._pdf.images.postscript import image_program
 from tests.support.results import readers
-from tests.support.results.conversions import convert
+from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.profiles import srgb_profile, swapped_profile
 
@@ -86,20 +86,50 @@ def test_the_exact_bounding_box_in_the_trailer_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "codes"),
+    ("after", "expected"),
     [(b"showpage\n", []), (b"0 0 9 9 rectfill showpage\n", ["pages_dropped"]), (b"{9 setgray showpage} loop\n", [])],
 )
 @pytest.mark.parametrize("target", ["pdf", "png"])
-def test_only_the_first_page_is_converted(target: str, after: bytes, codes: list[str]) -> None:
+def test_only_the_first_page_is_converted(target: str, after: bytes, expected: list[str]) -> None:
     single = _program(_BOX, b"")
     plan = _REGISTRY.plan([_REGISTRY.formats["eps"]], target)
 
     result = pipeline.run(plan, [single.replace(_DRAWING, _DRAWING + after)])
 
-    assert [warned.code for warned in result.outcome.warnings] == codes
+    assert [warned.code for warned in result.outcome.warnings] == expected
     pages, alone = readers.read(target, result.data), readers.read(target, _convert(single, target))
     assert (pages.size, pages.count) == (alone.size, 1)
     np.testing.assert_array_equal(pages.pixels, alone.pixels)
+
+
+@pytest.mark.parametrize(
+    ("begun", "rest"),
+    [
+        ("gsave 9 9 40 40 rectfill", " grestore"),
+        ("3 dict begin 9 9 40 40 rectfill", " end"),
+        ("9 9 40 40 rectfill (text)", " pop showpage"),
+        ("9 9 40 40 rectfill currentfile 40 string readstring\n1234567", "8" * 33 + " pop pop showpage"),
+    ],
+)
+def test_a_program_without_a_comment_at_its_end_shows_whether_it_is_complete(begun: str, rest: str) -> None:
+    program = _EPSF + b"%%BoundingBox: 0 0 50 50\n" + begun.encode()
+
+    assert codes(convert(program + rest.encode(), "pdf")) == set()
+    with pytest.raises(CorruptInput, match="truncated"):
+        convert(program, "pdf")
+
+
+def test_a_program_that_cannot_show_whether_it_is_complete() -> None:
+    program = _EPSF + b"%%BoundingBox: 0 0 50 50\n9 9 40 40 rectfill\n"
+
+    assert codes(convert(program, "pdf")) == {"repaired"}
+    assert codes(convert(program + b"%%EOF\n", "pdf")) == set()
+
+
+@pytest.mark.parametrize("data", [_DEFERRED.partition(b"%%Trailer")[0], _DEFERRED[:-10], _binary(_DEFERRED)[:-1]])
+def test_a_program_whose_end_is_not_in_the_file(data: bytes) -> None:
+    with pytest.raises(CorruptInput, match="truncated"):
+        convert(data, "pdf")
 
 
 def _page(change: Callable[[pikepdf.Pdf], None] = lambda _: None) -> bytes:

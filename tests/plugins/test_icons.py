@@ -97,6 +97,12 @@ def test_truncated_files(missing: int) -> None:
     assert (outcome(data), outcome(data[:-missing])) == ("picture", "corrupt_input")
 
 
+def test_a_truncated_mask() -> None:
+    data = _icon(_bitmap(photo(_SIZE), 24, np.ones(_SIZE[::-1], bool)), length=50)  # a wrong length
+
+    assert [outcome(data[: len(data) - missing]) for missing in (0, 5, 15)] == ["picture", *["corrupt_input"] * 2]
+
+
 def test_bit_fields() -> None:
     image = photo(_SIZE, "RGBA")
     masks = (0xFF0000, 0xFF00, 0xFF, 0xFF000000)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from engine import ConversionError
+from engine import ConversionError, CorruptInput
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
@@ -55,6 +55,17 @@ def test_samples_of_any_maximum_are_scaled(kind: str, bands: int, maximum: int) 
     else:
         found = np.frombuffer(result[result.index(b"ENDHDR\n") + 7 :], ">u2").reshape(height, width, bands)
     np.testing.assert_array_equal(found, (values * top + maximum // 2) // maximum)
+
+
+@pytest.mark.parametrize("kind", ["P1", "P2", "P3"])
+@pytest.mark.parametrize("missing", [1, 3, 40, 70])
+def test_plain_files_without_their_last_samples(kind: str, missing: int) -> None:
+    count = 300 if kind == "P3" else 100
+    head = f"{kind}\n10 10\n" if kind == "P1" else f"{kind}\n10 10\n1\n"
+
+    assert convert((head + "1 " * count).encode(), "png").data
+    with pytest.raises(CorruptInput, match=r"truncated|missing"):
+        convert((head + "1 " * (count - missing)).encode(), "png")
 
 
 @pytest.mark.parametrize("width", [1, 7, 8, 9])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from engine import CorruptInput
-from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.generated import sample, saved
+from tests.support.results.conversions import codes, convert, opened, run_tool
+from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.heif_files import grid
 from tests.support.samples.rasters import photo
 
@@ -52,3 +52,35 @@ def test_a_jpeg_with_a_video_after_its_end() -> None:
     data = saved(photo(), "JPEG")
 
     assert codes(convert(data + b"\xff\xda\0\x0c" * 200, "png")) == set()
+
+
+@pytest.mark.parametrize("after", [b"", b" \0\0", b"junk;"])
+def test_a_gif_without_an_end(after: bytes) -> None:
+    frames = [quadrants((40, 30)), quadrants((40, 30)).rotate(180)]
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:], comment="a; b")
+
+    assert codes(convert(data + after, "webp")) == set()
+    assert codes(convert(data[:-1], "webp")) == {"repaired"}
+    one_frame = convert(data[: data.rindex(b"!\xf9")], "webp")
+    assert (codes(one_frame), opened(one_frame.data).n_frames) == ({"repaired"}, 1)  # type: ignore[attr-defined]
+    with pytest.raises(CorruptInput):
+        convert(data[:-9], "webp")
+
+
+def test_a_revision_of_a_pdf_without_its_index() -> None:
+    """MuPDF would show the revision before."""
+    data = sample("pdf")
+    cut = data + b"4 0 obj\n<</Type/Page/Rotate 90"
+
+    assert codes(convert(data + b"\njunk\n", "png")) == set()
+    for run in (lambda: convert(cut, "png"), lambda: run_tool("pdf-rotate", cut, angle=90)):
+        with pytest.raises(CorruptInput, match="truncated"):
+            run()
+
+
+@pytest.mark.parametrize("name", ["fb2", "mobi"])
+@pytest.mark.parametrize("target", ["pdf", "txt"])
+@pytest.mark.parametrize("missing", [1, 20, 200])
+def test_a_book_without_its_end(name: str, target: str, missing: int) -> None:
+    with pytest.raises(CorruptInput, match="truncated"):
+        convert(sample(name)[:-missing], target)

@@ -339,7 +339,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "pictures_dropped": "additional images, such as the second one of a stereo pair, of a DDS or of a PNM",
         "profile_dropped": "the color profile of CMYK, whose inks are kept",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
-        "repaired": "the parts of a damaged PDF that could not be recovered; what follows a JPEG without an end",
+        "repaired": "what could not be recovered of a damaged PDF, or of a file without its end",
         "resource_not_loaded": "images, fonts or styles that are not in the file; nothing is loaded from elsewhere",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
         "sound_dropped": "the sound of a clip",

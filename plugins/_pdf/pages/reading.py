@@ -14,7 +14,6 @@ with lazy_imports():
     from plugins._pdf.pages import parts
 
 MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.text.texts", "plugins._pdf.pages.parts")
-_TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 _MAX_REPEATED_PAGES = 10_000
 
 
@@ -60,10 +59,7 @@ def _has_repeated_pages(document: pymupdf.Document) -> bool:
 
 
 def warn_repaired(data: bytes) -> None:
-    """Issues a warning for a PDF that had to be repaired. Raises CorruptInput for a truncated one."""
-    # MuPDF adds blank pages for the missing part of a truncated file; a file with only a broken index is complete.
-    if b"startxref" not in data[-_TAIL:]:
-        raise CorruptInput("The PDF is truncated.")
+    """Issues a warning for a PDF that had to be repaired."""
     FidelityWarning.issue("repaired", "The PDF is damaged; only its recoverable parts were converted.")
 
 
