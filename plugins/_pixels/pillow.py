@@ -200,6 +200,12 @@ def upright_size(image: Image.Image) -> Size:
     return image.size[::-1] if exif_data.read_orientation(image) >= 5 else image.size
 
 
+def upright(image: Image.Image) -> Image.Image:
+    """An image with its EXIF orientation applied; the same one if it has none."""
+    orientation = exif_data.read_orientation(image)
+    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
+
+
 def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
     for index in order:
         if index != image.tell():
@@ -209,8 +215,7 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
         # Encoders seek in a file that is positioned at a later frame.
         frame = image.copy() if len(order) > 1 or index else image
         profile = frame.info.get("icc_profile")
-        if (orientation := exif_data.read_orientation(frame)) in _UPRIGHT:
-            frame = frame.transpose(_UPRIGHT[orientation])
+        frame = upright(frame)
         yield Frame(frame, profile, duration)
         del frame  # frees its memory before the next one is decoded
 

@@ -20,6 +20,7 @@ IDENTITY: Matrix = (1, 0, 0, 1, 0, 0)
 _DEFAULT_SIZE = (300.0, 150.0)  # pixels; the CSS default for images without a size
 _MAX_SIDE = 100_000  # pixels
 _FONT_SIZES = {"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24, "xx-large": 32}
+_RELATIVE_FONT_SIZES = {"smaller": 1 / 1.2, "larger": 1.2}
 _ALIGNMENTS = {"xMin": 0.0, "xMid": 0.5, "xMax": 1.0, "YMin": 0.0, "YMid": 0.5, "YMax": 1.0}
 _FUNCTION = re.compile(r"(\w+)\s*\(([^()]*)\)")
 
@@ -41,6 +42,8 @@ def font_size(element: etree._Element | None) -> float:
         value = element.get("font-size", "").strip().lower()
         if value in _FONT_SIZES:
             return _FONT_SIZES[value]
+        if value in _RELATIVE_FONT_SIZES:
+            return font_size(element.getparent()) * _RELATIVE_FONT_SIZES[value]
         match = re.fullmatch(r"(\d+\.?\d*|\.\d+)(px|pt|em|rem|%)?", value)
         if match is not None:
             number = float(match[1])

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import tinycss2
@@ -16,6 +17,20 @@ Size: TypeAlias = tuple[float, float]
 
 COLORS = frozenset({"fill", "stroke", "color", "stop-color", "flood-color", "lighting-color", "background-color"})
 OPACITIES = frozenset({"opacity", "fill-opacity", "stroke-opacity", "stop-opacity", "flood-opacity", "offset"})
+KEYWORDS = frozenset(
+    {"alignment-baseline", "clip-path", "clip-rule", "color-interpolation", "color-interpolation-filters", "direction"}
+    | {"display", "dominant-baseline", "fill-rule", "filter", "font-style", "font-variant", "font-weight", "isolation"}
+    | {"marker-end", "marker-mid", "marker-start", "mask", "mask-type", "mix-blend-mode", "overflow", "paint-order"}
+    | {"image-rendering", "shape-rendering", "stroke-linecap", "stroke-linejoin", "text-anchor", "text-decoration"}
+    | {"text-orientation", "text-transform", "transform-box", "vector-effect", "visibility", "white-space"}
+    | {"writing-mode"}
+)
+"""Other properties whose values are words, in any case."""
+_SPELLINGS = MappingProxyType(
+    {"currentcolor": "currentColor", "linearrgb": "linearRGB", "srgb": "sRGB", "rebeccapurple": "#639"}
+    | {"bolder": "bold", "lighter": "normal", "canvas": "#fff", "canvastext": "#000", "linktext": "#00e"}
+)
+"""The words that renderers do not know in lower case."""
 _ACROSS = frozenset({"x", "x1", "x2", "cx", "fx", "dx", "rx", "width", "refX", "markerWidth", "textLength"})
 _DOWN = frozenset({"y", "y1", "y2", "cy", "fy", "dy", "ry", "height", "refY", "markerHeight"})
 _OTHER_LENGTHS = frozenset(
@@ -23,6 +38,9 @@ _OTHER_LENGTHS = frozenset(
     | {"word-spacing", "startOffset", "baseline-shift"}
 )
 LENGTHS = _ACROSS | _DOWN | _OTHER_LENGTHS
+
+URL_OF_ELEMENT = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
+"""A reference to an element of the same file; the group is its id."""
 
 _COLOR_FUNCTIONS = frozenset(
     {"rgb", "rgba", "hsl", "hsla", "hwb", "lab", "lch", "oklab", "oklch", "color", "light-dark", "device-cmyk"}
@@ -61,6 +79,16 @@ class Context:
     root_font_size: float
     font_size: Callable[[], float]
     variables: Mapping[str, str]
+
+
+@lru_cache(maxsize=4096)  # drawings repeat their words
+def spell(value: str) -> str:
+    """A value of words or numbers as renderers know it; one with functions or strings is only stripped."""
+    stripped = value.strip()
+    lower = stripped.lower()
+    if lower != stripped and ("(" in value or '"' in value or "'" in value):
+        return stripped
+    return _SPELLINGS.get(lower, lower)
 
 
 def rewrite(name: str, value: str, context: Context) -> str:
@@ -113,9 +141,31 @@ def _color_text(token: Any) -> str:
     samples = None if color is None or color == "currentcolor" else _to_srgb(color)
     if samples is None:
         return "currentColor" if color == "currentcolor" else str(token.serialize())
+    return _write_color(samples, color.alpha)
+
+
+def _write_color(samples: Sequence[float], alpha: float | None) -> str:
     red, green, blue = (round(255 * min(max(sample, 0), 1)) for sample in samples)
-    alpha = 1.0 if color.alpha is None else float(color.alpha)
-    return f"#{red:02x}{green:02x}{blue:02x}" if alpha >= 1 else f"rgba({red}, {green}, {blue}, {alpha:g})"
+    if alpha is None or alpha >= 1:
+        return f"#{red:02x}{green:02x}{blue:02x}"
+    return f"rgba({red}, {green}, {blue}, {alpha:g})"
+
+
+def linear_color(value: str) -> str:
+    """A color with its linear light in place of its samples; unchanged if it is none."""
+    color = color5.parse_color(value)
+    samples = None if color is None or color == "currentcolor" else _to_srgb(color)
+    return value if samples is None else _write_color(decode_srgb(samples).tolist(), color.alpha)
+
+
+def with_linear_shadows(value: str) -> str:
+    """A value of `filter` whose shadows have colors as by `linear_color`."""
+    tokens = tinycss2.parse_component_value_list(value, skip_comments=True)
+    for token in tokens:
+        if token.type == "function" and token.lower_name == "drop-shadow":
+            words = "".join(linear_color(word.serialize()) for word in token.arguments)
+            token.arguments = tinycss2.parse_component_value_list(words)
+    return str(tinycss2.serialize(tokens))
 
 
 def _to_srgb(color: Any) -> Sequence[float] | None:
@@ -245,32 +295,37 @@ def _pixels(number: float, unit: str, context: Context) -> float:
 
 
 _FUNCTION = re.compile(r"([a-zA-Z0-9]+)\(([^()]*)\)")
+_TRANSFORMS = MappingProxyType(
+    {"translatex": "translate({} 0)", "translatey": "translate(0 {})", "scalex": "scale({} 1)", "scaley": "scale(1 {})"}
+    | {"translate3d": "translate({} {})", "scale3d": "scale({} {})", "translatez": "", "scalez": ""}
+    | {"rotatez": "rotate({})", "skewx": "skewX({})", "skewy": "skewY({})"}
+)
+"""Functions of CSS as those of SVG. A flat drawing has no third dimension."""
 
 
-def svg_transform(value: str) -> str | None:
-    """A `transform` of CSS in the notation of SVG. None if it has percentages or three dimensions."""
-    functions = [_svg_function(name, arguments) for name, arguments in _FUNCTION.findall(value)]
+def svg_transform(value: str, viewport: Size) -> str | None:
+    """A `transform` of CSS in the notation of SVG. None if it turns out of the plane.
+
+    `viewport` is the size to which percentages refer.
+    """
+    functions = [_svg_function(name.lower(), arguments, viewport) for name, arguments in _FUNCTION.findall(value)]
     return None if None in functions else " ".join(filter(None, functions))
 
 
-def _svg_function(name: str, arguments: str) -> str | None:
+def _svg_function(name: str, arguments: str, viewport: Size) -> str | None:
+    sides = viewport[::-1] if name == "translatey" else viewport
     try:
-        numbers = [_transform_number(argument) for argument in re.split(r"[\s,]+", arguments.strip())]
-    except (KeyError, ValueError):
+        words = re.split(r"[\s,]+", arguments.strip())
+        numbers = [f"{_transform_number(word, *sides[place:][:1]):.9g}" for place, word in enumerate(words)]
+    except (KeyError, TypeError, ValueError):
         return None
-    first = f"{numbers[0]:.9g}"
-    axes = {"translateX": f"translate({first} 0)", "translateY": f"translate(0 {first})"}
-    axes |= {"scaleX": f"scale({first} 1)", "scaleY": f"scale(1 {first})"}
-    if name in axes:
-        return axes[name]
-    if name == "skew" and len(numbers) == 1:
-        name = "skewX"
-    plain = ("matrix", "translate", "scale", "rotate", "skewX", "skewY")
-    return f"{name}({' '.join(f'{number:.9g}' for number in numbers)})" if name in plain else None
+    if name in ("matrix", "translate", "scale", "rotate"):
+        return f"{name}({' '.join(numbers)})"
+    return _TRANSFORMS[name].format(*numbers) if name in _TRANSFORMS else None
 
 
-def _transform_number(argument: str) -> float:
-    match = re.fullmatch(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)([a-z]*)", argument, re.IGNORECASE)
+def _transform_number(argument: str, side: float = 0) -> float:
+    match = re.fullmatch(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)([a-z]*|%)", argument, re.IGNORECASE)
     if match is None:
         raise ValueError(argument)
-    return float(match[1]) * ({"": 1.0} | _UNITS | _ANGLES)[match[2].lower()]
+    return float(match[1]) * ({"": 1.0, "%": side / 100} | _UNITS | _ANGLES)[match[2].lower()]

@@ -16,9 +16,9 @@ from resvg import render as _render
 from resvg import usvg
 
 from engine import CorruptInput, FidelityWarning
-from plugins._svg import coordinates, source, style, text
+from plugins._svg import coordinates, filters, source, style, text
 from plugins._svg.coordinates import inherited
-from plugins._svg.css_values import Size
+from plugins._svg.css_values import URL_OF_ELEMENT, Size
 from plugins._svg.source import HREFS, SVG, TRANSFORMS
 from plugins._svg.text import Families
 
@@ -39,7 +39,9 @@ _QUALIFIED = frozenset({*HREFS, *(f"{{http://www.w3.org/XML/1998/namespace}}{nam
 TEXTS = {f"{SVG}title": "Title", f"{SVG}desc": "Description"}
 """Elements with texts about a drawing, and what they are called in metadata."""
 _REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
-_LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
+_EFFECTS = frozenset({"mask-image", "mask-mode", "text-shadow", "text-orientation", "backdrop-filter"})
+_PLACES = {"symbol": "refX", "textPath": "path", "tspan": "textLength"}  # attributes that resvg does not know there
+_INTERPOLATED = ("linearGradient", "radialGradient", "mask")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
@@ -64,11 +66,12 @@ _OPTIONS = _load_options()  # at import, because a fork server imports once what
 _FAMILIES = frozenset(_OPTIONS.list_fonts())  # installed font families
 
 
-def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
+def read(data: bytes, *, rasterizes_filters: bool = False, for_browsers: bool = False) -> etree._Element:
     """The root of an SVG without style sheets, HTML, scripts and references to other files, for resvg and usvg.
 
     Raises TooLarge, CorruptInput. Issues a FidelityWarning for each kind of loss, and with `rasterizes_filters` for
-    filters. The result causes no warning when it is read again.
+    filters. Filters are written as resvg draws them, unless `for_browsers`: then the result causes no warning when it
+    is read again, except for filters.
     """
     families = Families(_FAMILIES)
     missing: set[str] = set()
@@ -83,6 +86,8 @@ def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
         missing.update(_rewrite_effects(root))
         if any(element.get("filter", "none") != "none" for element in root.iter(etree.Element)):
             filtered.append(root)
+            if not for_browsers:
+                missing.update(filters.adapt(root))
         _remove_unknown(root)
 
     root, removed = source.parse(data, normalize)
@@ -111,9 +116,13 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
         inherit_transform(element, by_id)
     for element in root.iter(etree.Element):
         for name in _REFERENCES:
-            link = _LINK.match(element.get(name, ""))
+            value = element.get(name)
+            link = URL_OF_ELEMENT.match(value) if value else None
             if link and link[1] not in by_id:
                 del element.attrib[name]  # browsers ignore a reference to nothing
+            elif link and name == "mask" and link[0] != value:
+                missing.add("layers and modes of masks")
+                element.set(name, link[0])
         if element.attrib.pop("vector-effect", "") == "non-scaling-stroke" and not _scale_stroke(element):
             missing.add("vector-effect")
         for name, attribute in [*_missing(element)]:
@@ -148,19 +157,27 @@ def _missing(element: etree._Element) -> Iterator[tuple[str, str | None]]:
     name = str(element.tag).removeprefix(SVG)
     if name in _ELEMENTS:
         yield _ELEMENTS[name] or name, None
-    attributes = element.attrib
+    attributes = dict(element.attrib)
     for attribute in ("animation-name", "animation"):
         if attributes.get(attribute, "none").split()[:1] not in ([], ["none"]):
             yield "animation", attribute
-    if attributes.get("backdrop-filter", "none") != "none":
-        yield "backdrop-filter", "backdrop-filter"
     if "pathLength" in attributes and inherited(element, "stroke-dasharray", "none") != "none":
         yield "pathLength", "pathLength"
     for attribute in ("clip-path", "mask"):
         if _SHAPES.search(attributes.get(attribute, "").partition("url(")[0]):
             yield attribute, attribute
-    if "mask-image" in attributes:
-        yield "mask-image", "mask-image"
+    for attribute in _EFFECTS.intersection(attributes):
+        if attributes[attribute] not in ("none", "normal", "mixed"):
+            yield attribute, attribute
+    if name in _PLACES and _PLACES[name] in attributes:
+        yield f"{_PLACES[name]} of {name}", _PLACES[name]
+    if attributes.get("font-variant") == "small-caps":
+        yield "small capitals", "font-variant"
+    if name in _INTERPOLATED and inherited(element, "color-interpolation") == "linearRGB":
+        yield "color-interpolation", "color-interpolation"
+    if attributes.get("mix-blend-mode", "").startswith("plus-"):
+        yield "mix-blend-mode", "mix-blend-mode"
+        yield "mix-blend-mode", "style"
     if "transform-origin" in attributes and attributes.get("transform-box", "view-box") in ("fill-box", "stroke-box"):
         yield "transform-box", "transform-box"
     if "%" in attributes.get("transform", "") or "3d(" in attributes.get("transform", ""):

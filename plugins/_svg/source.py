@@ -38,6 +38,7 @@ _UTF_16_DECLARATION = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']utf-16""",
 _MAX_EMBEDDED = 3  # SVGs in SVGs
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 _DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # images that resvg decodes; others and CMYK become PNG
+_QUALITY = 95  # of JPEG files that are turned
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
 _ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 _EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
@@ -101,7 +102,7 @@ class _Reader:
                 element.set(name, _URL.sub("none", value))
 
     def _embedded(self, link: str) -> str:
-        """The checked data URL. Images in formats that renderers do not read become PNG."""
+        """The checked data URL. Images in formats that renderers do not read become PNG, and are turned upright."""
         header, _, body = link.partition(",")
         data = decode_body(header, body)
         media_type = header[5:].partition(";")[0].strip().lower()
@@ -116,9 +117,12 @@ class _Reader:
             # Pillow alone would choose the decoder, which could be Ghostscript.
             image = pillow.open_image(data, *_DECODERS)
             kind = str(image.format)
-            if kind not in _DRAWN or image.mode == "CMYK":
+            upright = pillow.upright(image)
+            if kind == "JPEG" and upright is not image and image.mode != "CMYK":
+                data = pillow.encode_jpeg(upright, quality=_QUALITY, icc_profile=image.info.get("icc_profile"))
+            elif kind not in _DRAWN or image.mode == "CMYK" or upright is not image:
                 kind = "PNG"
-                data = pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
+                data = pillow.encode(upright.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
             return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"
         return link
 

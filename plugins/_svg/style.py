@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import cssselect2
@@ -10,7 +11,7 @@ from lxml import etree
 
 from engine import FidelityWarning
 from plugins._svg import css_values
-from plugins._svg.coordinates import font_size, size, viewport_size
+from plugins._svg.coordinates import font_size, inherited, size, viewport_size
 from plugins._svg.css_values import Context, Size
 from plugins._svg.source import SVG, TRANSFORMS
 
@@ -19,14 +20,22 @@ Declarations: TypeAlias = list[tuple[str, str]]
 _GEOMETRY = frozenset({"x", "y", "cx", "cy", "r", "rx", "ry", "width", "height"})
 _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.IGNORECASE | re.DOTALL)
 _DECORATIONS = ("underline", "overline", "line-through", "none")
-_PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"filter"}
+_VALUES = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS
+_PRESENTED = _VALUES | {"filter"}
+_SPELLED = _PRESENTED | css_values.KEYWORDS
+_UNKNOWN_FUNCTION = re.compile(r"(?<![\w-])(?!(?:url|icc-color)\(|rgba?\(\s*[-+.\d])[\w-]+\(")
+_CURRENT_COLOR = re.compile("currentColor", re.IGNORECASE)
+_UNRESOLVED_COLORS = frozenset({"flood-color", "lighting-color", "filter"})  # in which resvg does not know currentColor
 # No attributes of SVG: renderers read them in `style`.
-_CSS_ONLY = ("mix-blend-mode", "isolation", "background-color", "font-kerning")
+_CSS_ONLY = frozenset({"mix-blend-mode", "isolation", "background-color", "font-kerning"})
 _PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
 _FEATURE = re.compile(r"\(\s*(?:(min|max)-)?([a-z-]+)\s*(?::\s*([^()]*?)\s*)?\)")  # a feature of a media query
 # Features of media for an image on a screen: light, still and without a pointer.
 _SCREEN = dict.fromkeys(("hover", "any-hover", "pointer", "any-pointer", "forced-colors"), "none")
 _SCREEN |= {"prefers-color-scheme": "light", "prefers-reduced-motion": "no-preference"}
+_DEFAULTED = ("initial", "unset", "revert", "revert-layer")
+_INITIAL = MappingProxyType({"fill": "#000", "stroke": "none", "color": "#000", "visibility": "visible"})
+"""The initial values of inherited properties; without the attribute, others have theirs."""
 _NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 
 
@@ -35,18 +44,18 @@ def resolve(root: etree._Element) -> None:
 
     Colors, lengths, calculations, variables and transforms are written as in SVG 1.1. Custom properties are inherited.
     """
-    cascade = _Cascade(root, size(root))
+    viewport = size(root)
+    cascade = _Cascade(root, viewport)
     variables: dict[etree._Element, Mapping[str, str]] = {}
-    viewport: Size | None = None
     for element, wrapped in cascade.elements(root):
         declared = cascade.declarations(element, wrapped)
         own = {name: value for name, value in declared if name[:2] == "--"}
-        inherited = variables.get(element.getparent(), {})
-        if own or inherited:
-            variables[element] = {**inherited, **own}
+        outer = variables.get(element.getparent(), {})
+        if own or outer:
+            variables[element] = {**outer, **own}
         for name, value in declared:
-            _apply(element, name, value)
-        if viewport is None:
+            _apply(element, name, value, viewport)
+        if element is root:
             viewport = viewport_size(root)
         _rewrite(element, viewport, variables.get(element, {}), root)
     for style in [*root.iter(f"{SVG}style")]:
@@ -110,10 +119,14 @@ class _Cascade:
         """Whether the rules in an at-rule apply. Of @supports, all do but negations: what is supported is unknown."""
         if keyword == "media":
             return _media_applies(condition, self._viewport)
+        if keyword in ("layer", "property", "container", "scope"):
+            _warn_dropped(f"@{keyword}")
         return keyword == "layer" or (keyword == "supports" and not condition.startswith("not"))
 
     def _add_rule(self, rule: Any) -> None:
         normal, important = parse_declarations(rule.content)
+        if any(token.type == "{} block" for token in rule.content):
+            _warn_dropped("nested styles")
         try:
             selectors = cssselect2.compile_selector_list(rule.prelude)
         except cssselect2.SelectorError:
@@ -163,11 +176,17 @@ def _property(name: str) -> str:
     return name if name[:2] == "--" else name.lower()
 
 
-def _apply(element: etree._Element, name: str, value: str) -> None:
+def _apply(element: etree._Element, name: str, value: str, viewport: Size) -> None:
     """Sets the attributes that are equivalent to a declaration."""
-    if not _PROPERTY.fullmatch(name) or not value.isprintable() or value in ("", "initial", "unset", "revert"):
+    if not _PROPERTY.fullmatch(name) or not value.isprintable() or not value:
         return
-    if name == "marker":
+    value = css_values.spell(value) if name in css_values.KEYWORDS else value
+    keyword = value.lower()
+    if keyword in _DEFAULTED:
+        element.attrib.pop(name, None)
+        if keyword == "initial" and name in _INITIAL:
+            element.set(name, _INITIAL[name])
+    elif name == "marker":
         for place in ("start", "mid", "end"):
             element.set(f"marker-{place}", value)
     elif name == "font":
@@ -179,16 +198,24 @@ def _apply(element: etree._Element, name: str, value: str) -> None:
     elif name in ("text-decoration", "text-decoration-line"):
         element.set("text-decoration", " ".join(word for word in value.split() if word in _DECORATIONS) or "none")
     elif name == "transform":
-        transform = css_values.svg_transform(value) if value != "none" else ""
-        element.set(TRANSFORMS.get(str(element.tag), "transform"), value if transform is None else transform)
+        transform = css_values.svg_transform(value, viewport)
+        if transform is None:
+            _warn_dropped(value)
+        element.set(TRANSFORMS.get(str(element.tag), "transform"), transform or "")
+    elif name in ("translate", "rotate", "scale"):
+        _warn_dropped(name)  # as an attribute, `rotate` turns letters
     elif name == "d":
         element.set("d", value.partition("(")[2].rpartition(")")[0].strip("\"' "))
     elif name in _GEOMETRY:
         _apply_geometry(element, name, value)
     elif name in css_values.COLORS and not _known_color(value):
-        return  # an invalid declaration does not override others
+        _warn_dropped(value)  # an invalid declaration does not override others
     else:
         element.set(name, value)
+
+
+def _warn_dropped(value: str) -> None:
+    FidelityWarning.issue("effects_dropped", f"Not drawn: {value.partition('(')[0].strip()}.")
 
 
 def _apply_geometry(element: etree._Element, name: str, value: str) -> None:
@@ -200,8 +227,7 @@ def _apply_geometry(element: etree._Element, name: str, value: str) -> None:
 
 def _known_color(value: str) -> bool:
     """Whether a value without variables is a color, as far as its functions show."""
-    rewritten = css_values.rewrite_colors(value) if "(" in value and "var(" not in value else ""
-    return "(" not in rewritten or rewritten.startswith(("url(", "rgb"))
+    return "(" not in value or "var(" in value or not _UNKNOWN_FUNCTION.search(css_values.rewrite_colors(value))
 
 
 def _font_parts(value: str) -> Declarations:
@@ -225,9 +251,21 @@ def _font_parts(value: str) -> Declarations:
 
 def _rewrite(element: etree._Element, viewport: Size, variables: Mapping[str, str], root: etree._Element) -> None:
     context = None
-    for name, value in element.items():
+    for name, given in element.items():
+        if given.replace(".", "", 1).isdecimal():
+            continue  # most values are plain numbers
+        value = css_values.spell(given) if name in _SPELLED else given
         if name in _CSS_ONLY:
             element.set("style", f"{element.get('style', '')}{name}:{value};")
+        if name in _UNRESOLVED_COLORS:
+            value = _CURRENT_COLOR.sub(inherited(element, "color", "#000"), value)
         if (name in _PRESENTED and _NEEDS_REWRITING.search(value)) or "var(" in value:
             context = context or Context(viewport, font_size(root), lambda: font_size(element), variables)
-            element.set(name, css_values.rewrite(name, value, context))
+            value = css_values.rewrite(name, value, context)
+        elif name == "font-size" and value[:1].isalpha():
+            value = f"{font_size(element):g}"
+        if "(" in value and name in _VALUES and _UNKNOWN_FUNCTION.search(value):
+            _warn_dropped(value)
+            del element.attrib[name]
+        elif value != given:
+            element.set(name, value)

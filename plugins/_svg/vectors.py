@@ -49,7 +49,7 @@ def to_svg(data: bytes, *, keep_texts: bool) -> bytes:
 
     `keep_texts`: with the title and the description.
     """
-    root = document.read(data)
+    root = document.read(data, for_browsers=True)
     if not keep_texts:
         etree.strip_elements(root, *document.TEXTS, with_tail=False)
     for name, side in zip(("width", "height"), coordinates.size(root), strict=True):

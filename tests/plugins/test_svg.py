@@ -1,5 +1,6 @@
 """SVG: notations of CSS, sizes, fonts, warnings, and vectors that stay vectors."""
 
+import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import pikepdf
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
 from engine import CorruptInput, TooLarge, pipeline
 from engine.pipeline import PipelineResult
@@ -26,6 +27,9 @@ def _convert(body: str, target: str = "png", attributes: str = 'width="100" heig
 
 def _image(result: PipelineResult) -> Image.Image:
     return Image.open(BytesIO(result.data)).convert("RGBA")
+
+
+_USUAL = {"SRGB": "sRGB", "CURRENTCOLOR": "#0a5"}
 
 
 def _image_widths(data: bytes) -> list[int]:
@@ -55,11 +59,13 @@ _BLUE = (0, 0, 255, 255)
         ("lab(29.57 68.3 -112.03)", _BLUE),
         ("var(--paint)", _BLUE),
         ("var(--unknown, var(--paint))", _BLUE),
+        *((name, _BLUE) for name in ("currentColor", "currentcolor", "CURRENTCOLOR", "BLUE")),
+        ("RebeccaPurple", (102, 51, 153, 255)),
     ],
 )
 @pytest.mark.parametrize("place", ['fill="{}"', 'style="fill:{}"'])
 def test_notations_of_colors(paint: str, expected: tuple[int, ...], place: str) -> None:
-    style = "<style>:root{--paint:#00f}</style>"
+    style = "<style>:root{--paint:#00f;color:#00f}</style>"
 
     drawn = _image(_convert(f'{style}<rect width="100" height="100" {place.format(paint)}/>'))
 
@@ -69,12 +75,75 @@ def test_notations_of_colors(paint: str, expected: tuple[int, ...], place: str) 
 
 
 @pytest.mark.parametrize(
-    "width", ["2rem", "2em", "32px", "calc(10% + 22px)", "calc(2 * (1rem))", "min(2rem, 90%)", "clamp(1px, 2rem, 50%)"]
+    "width",
+    [
+        "2rem",
+        "2em",
+        "32px",
+        "32PX",
+        " 32 ",
+        "calc(10% + 22px)",
+        "calc(2 * (1rem))",
+        "min(2rem, 90%)",
+        "clamp(1px, 2rem, 50%)",
+    ],
 )
 def test_notations_of_lengths(width: str) -> None:
     drawn = _image(_convert(f'<rect width="{width}" style="height:50%" fill="red"/>'))
 
     assert drawn.getbbox() == (0, 0, 32, 50)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<rect width="50" height="50" fill="{None}" stroke="red"/>',
+        '<g fill="blue"><rect width="50" height="50" fill="{INHERIT}"/></g>',
+        '<g fill="blue"><rect width="50" height="50" style="fill:red;fill:{Inherit}"/></g>',
+        '<rect width="50" height="50" display="{NONE}"/><rect y="50" width="50" height="50" visibility="{Hidden}"/>',
+        '<path d="M20 50H80" stroke="red" stroke-width="20" stroke-linecap="{ROUND}"/>',
+        '<path d="M10 10h80v80h-80zM20 20h60v60h-60z" fill-rule="{EvenOdd}"/>',
+        '<text x="50" y="50" text-anchor="{MIDDLE}" font-weight="{BOLD}" style="font-style:{Italic}">ab</text>',
+        '<rect width="99" height="99"/><rect width="50" height="50" fill="red" style="mix-blend-mode:{MULTIPLY}"/>',
+        '<filter id="f" color="#0a5" color-interpolation-filters="{SRGB}"><feFlood flood-color="{CURRENTCOLOR}"/>'
+        '<feComponentTransfer><feFuncG type="linear" slope=".5"/></feComponentTransfer></filter>'
+        '<rect width="50" height="50" filter="url(#f)"/>',
+    ],
+)
+def test_keywords_in_any_case(body: str) -> None:
+    usual = re.sub(r"{(\w+)}", lambda match: _USUAL.get(match[1], match[1].lower()), body)
+    drawn = _image(_convert(re.sub("[{}]", "", body)))
+
+    assert drawn == _image(_convert(usual))
+    assert drawn != _image(_convert(re.sub(r"{\w+}", "nonsense", body)))
+
+
+@pytest.mark.parametrize(
+    ("transform", "box"),
+    [
+        ("translate(50%, 10%)", (50, 10, 60, 20)),
+        ("TRANSLATEX(20PX)", (20, 0, 30, 10)),
+        ("translatey(50%)", (0, 50, 10, 60)),
+        ("translate3d(20px, 10px, 5px) scale3d(2, 3, 4)", (20, 10, 40, 40)),
+        ("translateZ(0) rotateZ(.25turn) scaleZ(2)", None),
+        ("skewX(45deg)", (0, 0, 20, 10)),
+    ],
+)
+def test_transforms_of_css(transform: str, box: tuple[int, ...] | None) -> None:
+    result = _convert(f'<rect width="10" height="10" style="transform:{transform}"/>')
+
+    assert _image(result).getbbox() == box
+    assert codes(result) == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "color"),
+    [("unset", "blue"), ("revert", "blue"), ("INITIAL", "black"), ("inherit", "blue"), ("nonsense()", "red")],
+)
+def test_default_values_of_css(value: str, color: str) -> None:
+    body = f'<g fill="blue"><rect width="100" height="100" fill="red" style="fill:{value}"/></g>'
+
+    assert _image(_convert(body)).getpixel((50, 50)) == (*ImageColor.getrgb(color), 255)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +277,14 @@ def test_gradients_that_refer_to_each_other_are_drawn() -> None:
     assert _convert(body).data
 
 
+_DROPPED_STYLES = (
+    *("text-shadow:1px 1px red", "text-orientation:upright", "font-variant:small-caps", "rotate:9deg", "scale:2"),
+    *("fill:color-mix(in srgb, red, blue)", "fill:rgb(from red r g b)", "mix-blend-mode:plus-lighter"),
+    *("transform:rotateX(9deg)", "mask-mode:alpha"),
+)
+_DROPPED_SHEETS = ("@layer a{rect{fill:red}}", "@property --a{syntax:'*';inherits:false}", "g{rect{fill:red}}")
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -228,6 +305,14 @@ def test_gradients_that_refer_to_each_other_are_drawn() -> None:
         ('<rect width="9" height="9" style="transform-box:fill-box;transform-origin:center"/>', {"effects_dropped"}),
         ('<path d="M0 0H9" pathLength="1" stroke-dasharray=".5" mask-image="none"/>', {"effects_dropped"}),
         ('<g transform="scale(2 1)"><path vector-effect="non-scaling-stroke" d="M0 0H9"/></g>', {"effects_dropped"}),
+        *((f'<g style="{style}">{_RECT}</g>', {"effects_dropped"}) for style in _DROPPED_STYLES),
+        *((f"<style>{style}</style>{_RECT}", {"effects_dropped"}) for style in _DROPPED_SHEETS),
+        ('<text><textPath path="M0 9H99">a</textPath></text>', {"effects_dropped"}),
+        ('<text>a<tspan textLength="50">b</tspan></text>', {"effects_dropped"}),
+        ('<symbol id="s" refX="center"/><use href="#s"/>', {"effects_dropped"}),
+        ('<mask id="m"/><g mask="url(#m) alpha"/>', {"effects_dropped"}),
+        ('<linearGradient color-interpolation="linearRGB"/>', {"effects_dropped"}),
+        ('<rect width="round(7px, 5px)" height="9"/>', {"effects_dropped"}),
         ('<image href="http://127.0.0.1:9/a.png" width="9" height="9"/>', {"effects_dropped"}),
         ('<image href="other.png" width="9" height="9"/>', {"effects_dropped"}),
         ("<style>@import url(a.css);</style>" + _RECT, {"effects_dropped"}),
