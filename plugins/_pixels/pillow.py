@@ -6,6 +6,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import accumulate, pairwise
 from types import MappingProxyType
@@ -138,16 +139,27 @@ def decode(
     # HEIF opens at the primary image, which may not be the first in the file.
     primary = image.tell()
     order = select([primary, *(index for index in range(count) if index != primary)][:count], pages)
-    order = sorted(order) if animated else order
     return to_raster(image, order, animated=animated and len(order) > 1, lossy=lossy)
 
 
 def select(order: list[int], pages: str | None) -> list[int]:
-    """The images in `order` that the option `pages` selects, in its order. Raises InvalidOption.
-
-    Frames of animations are sorted afterwards, because they are decoded one after the other.
-    """
+    """The images in `order` that the option `pages` selects, in its order. Raises InvalidOption."""
     return order if pages is None else [order[index] for index in PageRanges.parse(pages).indexes(len(order))]
+
+
+def in_order(order: Sequence[int], decode: Callable[[Sequence[int]], Iterator[Frame]]) -> Iterator[Frame]:
+    """The frames whose indexes are in `order`, from a decoder that yields those of ascending indexes.
+
+    Frames that are shown after later ones stay in memory until then.
+    """
+    ascending = sorted(order)
+    indexes = iter(ascending)
+    frames = decode(ascending)
+    waiting: dict[int, Frame] = {}
+    for index in order:
+        while index not in waiting:
+            waiting[next(indexes)] = next(frames)
+        yield waiting.pop(index)
 
 
 def to_raster(
@@ -162,7 +174,7 @@ def to_raster(
     orientation = exif_data.read_orientation(image)
     dpi = read_dpi(image)
     return Raster(
-        _frames(image, order),
+        in_order(order, partial(_frames, image)) if animated else _frames(image, order),
         count=len(order),
         animated=animated,
         loop_count=int(image.info.get("loop", 0) or 0),
@@ -200,13 +212,7 @@ def upright_size(image: Image.Image) -> Size:
     return image.size[::-1] if exif_data.read_orientation(image) >= 5 else image.size
 
 
-def upright(image: Image.Image) -> Image.Image:
-    """An image with its EXIF orientation applied; the same one if it has none."""
-    orientation = exif_data.read_orientation(image)
-    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
-
-
-def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
+def _frames(image: Image.Image, order: Sequence[int]) -> Iterator[Frame]:
     for index in order:
         if index != image.tell():
             image.seek(index)
@@ -215,9 +221,15 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
         # Encoders seek in a file that is positioned at a later frame.
         frame = image.copy() if len(order) > 1 or index else image
         profile = frame.info.get("icc_profile")
-        frame = upright(frame)
+        frame = upright(frame, frame)
         yield Frame(frame, profile, duration)
         del frame  # frees its memory before the next one is decoded
+
+
+def upright(pixels: Image.Image, header: Image.Image) -> Image.Image:
+    """`pixels` with the EXIF orientation of the opened file applied."""
+    orientation = exif_data.read_orientation(header)
+    return pixels.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else pixels
 
 
 def _is_bare(image: Image.Image) -> bool:

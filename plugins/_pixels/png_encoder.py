@@ -181,11 +181,11 @@ def _encode_samples(
     parts = [_rows(part if bits >= 8 else _pack(part, bits), filtered=filtered) for part in passes]
     rows = bytearray().join(parts) if interlaced else parts.pop()
     del samples, passes, pixels  # free memory before compression
-    chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
+    chunks = chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
     if len(levels) > 1 and len(rows) <= _SMALL:
         levels = _LEVELS_IF_SMALL
     compressed = min((bytes(imagecodecs.deflate_encode(rows, level)) for level in levels), key=len)
-    return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", compressed), _chunk(b"IEND", b"")])
+    return b"".join([SIGNATURE, *chunks, chunk(b"IDAT", compressed), chunk(b"IEND", b"")])
 
 
 def _palette_size(image: Image.Image) -> int:
@@ -202,7 +202,7 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
         transparency = bytes(0 if index == transparency else 255 for index in range(count))
     opaque = transparency[:count].rstrip(b"\xff")
     rgb = b"".join(colors[start : start + 3] for start in range(0, len(colors), 4))
-    return [_chunk(b"PLTE", rgb), *([_chunk(b"tRNS", opaque)] if opaque else [])]
+    return [chunk(b"PLTE", rgb), *([chunk(b"tRNS", opaque)] if opaque else [])]
 
 
 def compress_pixels(image: Image.Image) -> bytes:
@@ -251,14 +251,14 @@ def _metadata_chunks(raster: Raster, profile: bytes | None) -> Iterator[bytes]:
     """The metadata as chunks to insert before the pixels."""
     yield from _hdr_chunks(raster.hdr)
     if profile:
-        yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
+        yield chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
     if raster.dpi:
-        yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
+        yield chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
     metadata = raster.metadata
     if metadata.exif:
-        yield _chunk(b"eXIf", metadata.exif.removeprefix(exif_data.PREFIX))
+        yield chunk(b"eXIf", metadata.exif.removeprefix(exif_data.PREFIX))
     for keyword, text in _texts(raster):
-        yield _chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
+        yield chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
 
 
 def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
@@ -271,14 +271,15 @@ def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
 def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
     """The chunks that describe HDR; none for other images."""
     if hdr is not None:
-        yield _chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
+        yield chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
         if hdr.mastering_display:
-            yield _chunk(b"mDCV", hdr.mastering_display)
+            yield chunk(b"mDCV", hdr.mastering_display)
         if hdr.light_levels:
-            yield _chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
+            yield chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
 
 
-def _chunk(kind: bytes, body: bytes) -> bytes:
+def chunk(kind: bytes, body: bytes) -> bytes:
+    """The complete bytes of a chunk."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
@@ -294,11 +295,11 @@ def _split(data: bytes) -> tuple[list[bytes], bytearray, list[bytes]]:
     after: list[bytes] = []
     rows = bytearray()
     inflater = zlib.decompressobj()
-    for kind, chunk in read_chunks(memoryview(data)):
+    for kind, found in read_chunks(memoryview(data)):
         if kind == b"IDAT":
-            rows += inflater.decompress(chunk[8:-4])
+            rows += inflater.decompress(found[8:-4])
         else:
-            (after if rows else before).append(bytes(chunk))
+            (after if rows else before).append(bytes(found))
     return before, rows, after
 
 

@@ -117,7 +117,7 @@ class _Reader:
             # Pillow alone would choose the decoder, which could be Ghostscript.
             image = pillow.open_image(data, *_DECODERS)
             kind = str(image.format)
-            upright = pillow.upright(image)
+            upright = pillow.upright(image, image)
             if kind == "JPEG" and upright is not image and image.mode != "CMYK":
                 data = pillow.encode_jpeg(upright, quality=_QUALITY, icc_profile=image.info.get("icc_profile"))
             elif kind not in _DRAWN or image.mode == "CMYK" or upright is not image:

@@ -39,6 +39,7 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import Pages, Quality
+from plugins._pixels import pillow
 
 with lazy_imports():
     import av
@@ -64,7 +65,9 @@ _HEAD = 4096
 _MAX_SECONDS = 60
 _MAX_SIDE = 1920
 _MILLISECOND = Fraction(1, 1000)
-_STILL = 1000  # milliseconds for which an image without duration is shown
+# Milliseconds for which an image without duration is shown, and a frame of an animation, as browsers do.
+_STILL = 1000
+_FRAME = 100
 # Transfer characteristics of high dynamic range.
 _PQ = 16
 _HLG = 18
@@ -169,7 +172,7 @@ def _decoder(source: FileFormat, demuxer: str) -> AnyConversion:
             chosen = list(range(0, count, step))
         durations = {index: clip.bounds[min(index + step, count)] - clip.bounds[index] for index in chosen}
         return Raster(
-            _frames(data, demuxer, clip, durations),
+            pillow.in_order(chosen, lambda _: _frames(data, demuxer, clip, durations)),
             count=len(chosen),
             animated=len(chosen) > 1,
             source=ImageSource(lossy=True),
@@ -317,7 +320,7 @@ def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], in
                 converted = converted.reformat(format=stream.pix_fmt, dst_colorspace=_BT709)
                 converted.pts = round(elapsed)
                 converted.time_base = _MILLISECOND
-                elapsed += frame.duration or _STILL
+                elapsed += frame.duration or (_FRAME if raster.animated else _STILL)
                 durations[converted.pts] = round(elapsed) - converted.pts
                 _mux(container, stream.encode(converted), durations)
             _mux(container, stream.encode(None), durations)

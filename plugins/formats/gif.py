@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 from typing import TYPE_CHECKING
 
 from PIL import Image
+from PIL.PngImagePlugin import Disposal
 
 from engine import (
+    MAX_FRAMES,
     RASTER,
     FidelityWarning,
     FileFormat,
@@ -19,13 +24,15 @@ from engine import (
     Size,
     TargetCapabilities,
     any_of,
+    check_size,
     conversion,
     ends_with,
     lazy_imports,
 )
 from engine.option_types import Pages
 from plugins._metadata import writing
-from plugins._pixels import pillow
+from plugins._pixels import animations, pillow
+from plugins._pixels.animations import Block
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,11 +41,7 @@ with lazy_imports():
     import numpy as np
 
 _TRAILER = b";"
-_IMAGE = 0x2C  # the first byte of an image; others begin extensions
-# Bytes of the header, and before the parts of an image, without a palette, and of an extension.
-_SCREEN = 13
-_IMAGE_SIZE = 11
-_EXTENSION_SIZE = 2
+_DESCRIPTOR = struct.Struct("<4HB")  # of an image: its corner, its size and flags
 
 GIF = FileFormat(
     "gif",
@@ -56,6 +59,12 @@ _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _COLORS = 256  # colors of a frame, with the transparent one
 _PART = 1 << 16  # pixels that are looked up at a time
+_BLOCK = re.compile(rb"[!,;]")  # the first bytes of an extension, an image and the end
+_CONTROL = b"\xf9"  # the extension of transparency and timing
+_HAS_COLORS = 0x80
+_INTERLACED = 0x40
+_GRAYS = bytes(level for level in range(256) for _ in range(3))
+_DISPOSALS = (0, 0, 1, 2, 2, 0, 0, 0)  # Pillow's by the number in a file; browsers take 4 for 3
 # Disposal methods: keep the frame, or clear to transparency.
 _KEEP = 1
 _CLEAR = 2
@@ -66,28 +75,63 @@ _TOLERANCE = 0.01  # milliseconds; sources store fractions
 
 @conversion(GIF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    if not (data.endswith(_TRAILER) or _has_trailer(data)):
+    image = pillow.open_image(data, "GIF")
+    blocks = list(islice(_read_blocks(data), MAX_FRAMES + 1))
+    return replace(animations.to_raster(image, blocks, pages), loop_count=_loop_count(data))
+
+
+def _read_blocks(data: bytes) -> Iterator[Block]:
+    """The images of a file. Issues a FidelityWarning if the trailer is missing after them."""
+    shared, position = _read_colors(data, data[10], 13)
+    control = bytes(4)
+    while (start := _BLOCK.search(data, position)) and start[0] != _TRAILER:
+        position = start.end()
+        if start[0] == b"!":
+            if data[position : position + 1] == _CONTROL:
+                control = data[position + 2 : position + 6]
+            position = _end_of_parts(data, position + 1)
+            continue
+        if position + _DESCRIPTOR.size > len(data):
+            break
+        left, top, width, height, flags = _DESCRIPTOR.unpack_from(data, position)
+        colors, begin = _read_colors(data, flags, position + 9)
+        position = _end_of_parts(data, begin + 1)
+        box = left, top, left + width, top + height
+        yield _block(box, colors or shared, control, data[begin:position], interlaced=bool(flags & _INTERLACED))
+        control = bytes(4)
+    if start is None or start[0] != _TRAILER:
         FidelityWarning.issue("repaired", "The end of the GIF is missing, and with it any further frames.")
-    raster = pillow.decode(data, "GIF", animated=True, pages=pages)
-    return replace(raster, loop_count=_loop_count(data))
 
 
-def _has_trailer(data: bytes) -> bool:
-    """Whether the trailer follows the blocks. Data can follow it."""
-    position = _SCREEN + _palette_size(data[_SCREEN - 3])
-    while position < len(data) and data[position] != _TRAILER[0]:
-        if data[position] == _IMAGE:
-            position += _IMAGE_SIZE + _palette_size(int.from_bytes(data[position + 9 : position + 10]))
-        else:
-            position += _EXTENSION_SIZE
-        while position < len(data) and data[position]:
-            position += 1 + data[position]
-        position += 1
-    return position < len(data)
+def _block(box: tuple[int, int, int, int], colors: bytes, control: bytes, content: bytes, *, interlaced: bool) -> Block:
+    packed, delay, transparent = struct.unpack("<BHB", control)
+    is_gray = colors == _GRAYS[: len(colors)]
+
+    def decode() -> Image.Image:
+        size = box[2] - box[0], box[3] - box[1]
+        check_size(*size)
+        image = Image.frombytes("L", size, content[1:], "gif", content[0], interlaced, -1)
+        if not is_gray:
+            image.putpalette(colors)
+        if packed & 1:
+            image.info["transparency"] = transparent
+        return image
+
+    disposal = Disposal(_DISPOSALS[packed >> 2 & 7])
+    return Block(box, decode, delay * _UNIT, disposal, gray=is_gray, opaque=not packed & 1)
 
 
-def _palette_size(flags: int) -> int:
-    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+def _read_colors(data: bytes, flags: int, start: int) -> tuple[bytes, int]:
+    """The table of colors that `flags` announce at `start`, empty if there is none, and its end."""
+    end = start + (3 << (flags & 7) + 1 if flags & _HAS_COLORS else 0)
+    return data[start:end], end
+
+
+def _end_of_parts(data: bytes, start: int) -> int:
+    """The end of the parts of a block, of which the last is empty."""
+    while start < len(data) and (size := data[start]):
+        start += 1 + size
+    return start + 1
 
 
 def _loop_count(data: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +92,12 @@ _LARGEST_EFFORT = 3
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
     """Floats of which some are brighter than white are linear light."""
     header = reader.read_header(data)
-    order = sorted(pillow.select(list(range(len(header.durations))), pages))
+    order = pillow.select(list(range(len(header.durations))), pages)
+    decode_frames = partial(_frames, data, header)
     mode = _INKS if header.inks is not None and header.mode == "RGB" else header.mode
     sample = pillow.sample(mode, header.profile)
     raster = Raster(
-        (replace(frame, pixels=frame.image) for frame in _frames(data, header, order)),
+        (replace(frame, pixels=frame.image) for frame in pillow.in_order(order, decode_frames)),
         count=len(order),
         animated=header.animated and len(order) > 1,
         loop_count=header.loop_count,
@@ -122,8 +124,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     if not header.is_deep:
         return raster
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
-    deep_frames = _frames(data, header, order)
-    return replace(raster, deep_frames=deep_frames, sample=deep_sample)
+    return replace(raster, deep_frames=pillow.in_order(order, decode_frames), sample=deep_sample)
 
 
 def _with_light(raster: Raster, light: NDArray[Any], header: reader.Header) -> Raster:

@@ -7,11 +7,14 @@ from types import MappingProxyType
 from zlib import crc32
 
 from PIL import Image
+from PIL.PngImagePlugin import Disposal
 
 from engine import (
     MAX_FRAMES,
     RASTER,
+    CorruptInput,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Frame,
     Primaries,
@@ -24,7 +27,8 @@ from engine import (
 from engine.option_types import Pages
 from plugins._color import cicp
 from plugins._metadata import exif_data
-from plugins._pixels import pillow, png_encoder
+from plugins._pixels import animations, pillow, png_encoder
+from plugins._pixels.animations import Block
 
 with lazy_imports():
     import imagecodecs
@@ -39,12 +43,16 @@ PNG = FileFormat(
 )
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_SIZE = 16  # offset of width and height
 _DEPTH = 24  # offset of the bits per sample, before the color type
 # Color types.
 _GRAY = 0
 _GRAY_ALPHA = 4
+_RGB_ALPHA = 6
+_DEFAULT_UNITS = 100  # of the duration of a frame, in a second
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 _ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
+_SHARED_CHUNKS = frozenset({b"PLTE", b"tRNS"})
 _NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
 _NO_PIXELS = bytes(4) + b"IDAT" + crc32(b"IDAT").to_bytes(4)
 # Chunks that describe colors, with the size of their content.
@@ -64,20 +72,18 @@ def _is_deep(content: bytes) -> bool:
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     data = _without_damaged_chunks(data)
-    image = pillow.open_image(data, "PNG")
+    image = _open(data)
     kinds = [kind for kind, _ in png_encoder.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
     if b"IDAT" in kinds and not _METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
         image.load()
-    # The header may contain any number.
-    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 2)
-    # The default image, for readers without animation, is not a frame.
-    has_default = count > 1 and image.info.get("default_image", False)
-    frames = list(range(1 if has_default else 0, count))
-    order = sorted(pillow.select(frames, pages))
-    raster = pillow.to_raster(image, order, animated=len(order) > 1)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
-    if _is_deep(data) and len(frames) == 1:
+    if blocks := _read_blocks(data):
+        if _is_deep(data):
+            FidelityWarning.issue("depth_reduced", "Animations are converted with 8 bits per sample.")
+        return _with_colors(animations.to_raster(image, blocks, pages), data)
+    raster = pillow.to_raster(image, pillow.select([0], pages))
+    if _is_deep(data):
         raster = replace(raster, deep_frames=_decode_deep(data, image))
         # Gray with alpha is RGBA for Pillow, which a gray profile does not fit; and it compares 8 bits with the
         # transparent color, which has 16.
@@ -87,9 +93,65 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
             raster = replace(raster, frames=reduced, sample=pillow.sample(mode, image.info.get("icc_profile")))
     if color_type == _GRAY and depth < 8:
         raster = replace(raster, source=replace(raster.source, bit_depth=depth))
-        if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one
-            image.info["transparency"] *= 255 // ((1 << depth) - 1)
     return _with_colors(raster, data)
+
+
+def _open(data: bytes) -> Image.Image:
+    image = pillow.open_image(data, "PNG")
+    depth, color_type = data[_DEPTH : _DEPTH + 2]
+    # Pillow scales the samples of gray, but not the transparent one.
+    if color_type == _GRAY and 1 < depth < 8 and "transparency" in image.info:
+        image.info["transparency"] *= 255 // ((1 << depth) - 1)
+    return image
+
+
+def _read_blocks(data: bytes) -> list[Block]:
+    """The frames of an animation, empty for a still. Raises CorruptInput."""
+    chunks = list(png_encoder.read_chunks(memoryview(data)))
+    kinds = [kind for kind, _ in chunks]
+    if not _ANIMATION_CHUNKS.issubset(kinds):
+        return []
+    count = min(int.from_bytes(chunks[kinds.index(b"acTL")][1][8:12]), MAX_FRAMES + 1)
+    # The image before the first fcTL, for readers without animation, is not a frame.
+    if count == 0 or (count == 1 and kinds.index(b"fcTL") < kinds.index(b"IDAT")):
+        return []
+    numbers = [int.from_bytes(chunk[8:12]) for kind, chunk in chunks if kind in (b"fcTL", b"fdAT")]
+    found: list[tuple[memoryview, list[memoryview]]] = []
+    for kind, chunk in chunks:
+        if kind == b"fcTL":
+            found.append((chunk[12:-4], []))
+        elif found and kind in (b"IDAT", b"fdAT"):
+            found[-1][1].append(chunk[12 if kind == b"fdAT" else 8 : -4])
+    if len(found) < count or not all(parts for _, parts in found) or numbers != list(range(len(numbers))):
+        raise CorruptInput("Frames of the animation are missing or out of order.")
+    shared = b"".join(chunk for kind, chunk in chunks if kind in _SHARED_CHUNKS)
+    return [_block(data, shared, *one) for one in found[:count]]
+
+
+def _block(data: bytes, shared: bytes, control: memoryview, parts: list[memoryview]) -> Block:
+    """A frame from its control chunk and the parts of its compressed pixels; it also needs the `shared` chunks."""
+    width, height, left, top, delay, units, disposal, blend = struct.unpack(">4I2H2B", control)
+    canvas = struct.unpack_from(">2I", data, _SIZE)
+    if not width or not height or left + width > canvas[0] or top + height > canvas[1]:
+        raise CorruptInput("A frame of the animation is empty or beyond the image.")
+    color_type = data[_DEPTH + 1]
+
+    def decode() -> Image.Image:
+        header = png_encoder.chunk(b"IHDR", struct.pack(">2I", width, height) + data[_DEPTH : _DEPTH + 5])
+        pixels = png_encoder.chunk(b"IDAT", b"".join(parts))
+        image = _open(b"".join([png_encoder.SIGNATURE, header, shared, pixels]))
+        image.load()
+        return image
+
+    return Block(
+        (left, top, left + width, top + height),
+        decode,
+        delay * 1000 / (units or _DEFAULT_UNITS),
+        Disposal(disposal),
+        gray=color_type in (_GRAY, _GRAY_ALPHA),
+        opaque=color_type not in (_GRAY_ALPHA, _RGB_ALPHA) and b"tRNS" not in shared,
+        over=blend != 0,
+    )
 
 
 def _without_damaged_chunks(data: bytes) -> bytes:

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from engine import OptionValue, Raster
+from engine import CorruptInput, OptionValue, Raster
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.animations import Part, apng_file, gif_file
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 
@@ -120,6 +121,123 @@ def test_fractions_of_milliseconds_add_up(target: str) -> None:
     assert sum(_durations(convert(data, target).data)) == pytest.approx(500, abs=2)
 
 
+_COLORS = bytes([255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9])  # indexes 0 to 3 of a GIF
+_SHOWN = {".": (0, 0, 0, 0), "R": (255, 0, 0, 255), "G": (0, 255, 0, 255), "B": (0, 0, 255, 255)} | {
+    "b": (0, 0, 255, 128),
+    "P": (127, 0, 128, 255),  # the half transparent blue on red
+    "V": (0, 0, 255, 192),  # and on itself
+}
+
+
+def _part(color: int | str, side: int, left: int = 0, **header: Any) -> Part:
+    """A square of an index of a GIF, or of RGBA, away from the upper left corner by `left` in both directions."""
+    pixels = np.full((side, side), color) if isinstance(color, int) else np.full((side, side, 4), _SHOWN[color])
+    return Part(pixels.astype(np.uint8), left, left, **header)
+
+
+def _two_greens() -> Part:
+    """The color of index 1 is that of index 2 here; one row is transparent."""
+    return Part(np.array([[1, 1], [3, 3]], np.uint8), colors=_COLORS[3:6] * 3 + _COLORS[9:], transparent=3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ([_part(1, 2, 1)], [".../.GG/.GG"]),  # smaller than the screen
+        ([_part(1, 3, 1), _part(2, 1)], ["..../.GGG/.GGG/.GGG", "B.../.GGG/.GGG/.GGG"]),  # enlarges the screen
+        ([_part(0, 3), _part(1, 3, 1)], ["RRR/RRR/RRR", "RRR/RGG/RGG"]),  # ends at the screen
+        ([_part(0, 3), _part(1, 2, 5), _part(2, 1)], ["RRR/RRR/RRR", "RRR/RRR/RRR", "BRR/RRR/RRR"]),
+        ([_part(0, 3), _part(1, 0), _part(2, 1)], ["RRR/RRR/RRR", "RRR/RRR/RRR", "BRR/RRR/RRR"]),  # without a pixel
+        ([_part(0, 3), _part(1, 2, disposal=2), _part(2, 1)], ["RRR/RRR/RRR", "GGR/GGR/RRR", "B.R/..R/RRR"]),
+        ([_part(0, 3), _part(1, 2, disposal=3), _part(2, 1)], ["RRR/RRR/RRR", "GGR/GGR/RRR", "BRR/RRR/RRR"]),
+        ([_part(0, 3, disposal=3), _part(1, 2)], ["RRR/RRR/RRR", "GG./GG./..."]),
+        ([_part(0, 3, disposal=2), _two_greens()], ["RRR/RRR/RRR", "GG./.../..."]),
+        ([_part(0, 3), _two_greens(), _part(1, 1, 2)], ["RRR/RRR/RRR", "GGR/RRR/RRR", "GGR/RRR/RRG"]),
+    ],
+)
+def test_the_rectangles_of_a_gif_are_laid_on_each_other(parts: list[Part], shown: list[str]) -> None:
+    assert _letters(gif_file((3, 3), _COLORS, parts)) == shown
+
+
+@pytest.mark.parametrize(
+    ("parts", "default", "shown"),
+    [
+        ([_part("R", 3), _part("b", 2, blend=1)], None, ["RRR/RRR/RRR", "PPR/PPR/RRR"]),
+        ([_part("b", 3, blend=1), _part("b", 2, blend=1)], None, ["bbb/bbb/bbb", "VVb/VVb/bbb"]),
+        ([_part("R", 3), _part("b", 2)], None, ["RRR/RRR/RRR", "bbR/bbR/RRR"]),
+        ([_part("R", 3), _part(".", 2), _part("G", 1)], None, ["RRR/RRR/RRR", "..R/..R/RRR", "G.R/..R/RRR"]),
+        (
+            [_part("R", 3), _part("G", 2, disposal=1), _part("B", 1)],
+            None,
+            ["RRR/RRR/RRR", "GGR/GGR/RRR", "B.R/..R/RRR"],
+        ),
+        (
+            [_part("R", 3), _part("G", 2, disposal=2), _part("B", 1)],
+            None,
+            ["RRR/RRR/RRR", "GGR/GGR/RRR", "BRR/RRR/RRR"],
+        ),
+        ([_part("R", 3, disposal=2), _part("B", 1)], None, ["RRR/RRR/RRR", "B../.../..."]),
+        ([_part("G", 2, 1, disposal=1), _part("B", 1)], "R", [".../.GG/.GG", "B../.../..."]),
+        ([_part("G", 2, 1)], "R", [".../.GG/.GG"]),
+    ],
+)
+def test_the_rectangles_of_an_animated_png_are_blended(
+    parts: list[Part], default: str | None, shown: list[str]
+) -> None:
+    image = None if default is None else _part(default, 3).pixels
+
+    assert _letters(apng_file((3, 3), "RGBA", parts, default=image)) == shown
+
+
+def _letters(data: bytes) -> list[str]:
+    """The frames of a file as rows of letters of `_SHOWN`."""
+    letters = {color: letter for letter, color in _SHOWN.items()}
+    return [
+        "/".join("".join(letters[tuple(pixel)] for pixel in row) for row in _visible(frame.image).tolist())
+        for frame in _decoded(data).frames
+    ]
+
+
+@pytest.mark.parametrize("target", ["gif", "png", "webp", "jxl"])
+def test_composed_frames_reach_every_target(target: str) -> None:
+    sources = [
+        gif_file((3, 3), _COLORS, [_part(1, 2, 1)]),
+        gif_file((3, 3), _COLORS, [_part(0, 3), _part(1, 3, 1), _part(2, 1, disposal=2), _part(2, 1, 1)]),
+        apng_file((3, 3), "RGBA", [_part("R", 3), _part("b", 2, blend=1)]),
+    ]
+    options: dict[str, OptionValue] = {"lossless": True} if target in ("webp", "jxl") else {}
+
+    shown = [_letters(convert(source, target, **options).data) for source in sources]
+
+    assert shown == [_letters(source) for source in sources]
+
+
+@pytest.mark.parametrize("parts", [[_part("R", 3), _part("B", 2, 2)], [_part("R", 3), _part("B", 0)]])
+def test_an_animated_png_with_a_frame_beyond_the_image_is_damaged(parts: list[Part]) -> None:
+    with pytest.raises(CorruptInput, match="empty or beyond"):
+        convert(apng_file((3, 3), "RGBA", parts), "webp")
+
+
+def test_the_depth_of_an_animated_png_is_told() -> None:
+    deep = Part(np.full((3, 3, 3), 30_000, np.uint16))
+
+    assert codes(convert(apng_file((3, 3), "RGB", [deep, deep]), "webp")) == {"depth_reduced"}
+
+
+@pytest.mark.parametrize(("source", "target"), [("jxl", "png"), ("mp4", "png"), ("gif", "tiff")])
+def test_frames_are_selected_in_the_order_given(source: str, target: str) -> None:
+    first, *others = [Image.new("RGB", (16, 16), (60 * index, 0, 200)) for index in range(4)]
+    data = saved(first, "WEBP", save_all=True, append_images=others, duration=_DURATIONS, lossless=True)
+
+    raster = _decoded(convert(convert(data, source).data, target, pages="4,2-3").data)
+
+    frames = list(raster.frames)
+    reds = [frame.image.convert("RGB").getpixel((5, 5))[0] for frame in frames]  # type: ignore[index]
+    assert reds == pytest.approx([180, 60, 120], abs=12)
+    if target == "png":
+        assert [frame.duration for frame in frames] == pytest.approx([400, 250, 80], abs=1)
+
+
 def test_an_animation_becomes_its_first_frame_in_a_still_format() -> None:
     first, *others = _animation()
     result = convert(saved(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
@@ -183,9 +301,13 @@ def test_options_of_animations_are_told_where_the_target_has_none(target: str, u
 
 
 def _frames(data: bytes) -> list[NDArray[np.uint8]]:
-    """The frames in RGBA, with black for all that is transparent."""
-    shown = [np.asarray(frame.convert("RGBA")) for frame in ImageSequence.Iterator(Image.open(BytesIO(data)))]
-    return [np.where(frame[..., 3:] > 0, frame, 0).astype(np.uint8) for frame in shown]
+    return [_visible(frame) for frame in ImageSequence.Iterator(Image.open(BytesIO(data)))]
+
+
+def _visible(image: Image.Image) -> NDArray[np.uint8]:
+    """The image in RGBA, with black for all that is transparent."""
+    shown = np.asarray(image.convert("RGBA"))
+    return np.where(shown[..., 3:] > 0, shown, 0).astype(np.uint8)
 
 
 def _gif_animation(frames: Sequence[NDArray[np.uint8]]) -> bytes:

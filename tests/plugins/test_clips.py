@@ -81,6 +81,13 @@ def test_an_animation_keeps_its_times_and_colors_in_a_clip_and_back(clip: str) -
             assert np.abs(np.asarray(shown.convert("RGB"), int) - np.asarray(expected, int)).mean() < 3
 
 
+def test_frames_without_duration_are_shown_in_clips_as_in_browsers() -> None:
+    first, *others = _images()
+    still = saved(first, "GIF", save_all=True, append_images=others, duration=[0, 50, 0, 80])
+
+    assert _durations(convert(convert(still, "mp4").data, "png").data) == pytest.approx([100, 50, 100, 80])
+
+
 @pytest.mark.parametrize(("at", "frame"), [(0, 0), (0.09, 0), (0.1, 1), (0.35, 2), (0.4, 3), (60, 3)])
 def test_a_frame_is_chosen_by_its_time(at: float, frame: int) -> None:
     result = convert(convert(_gif(), "mp4").data, "png", at=at)

@@ -45,6 +45,35 @@ def shown_images(page: Page, *files: bytes) -> list[NDArray[np.int64]]:
     return np.split(np.asarray(shown, int), len(files))
 
 
+_DECODE = """async ([file, type]) => {
+    const data = Uint8Array.from(atob(file), (byte) => byte.charCodeAt(0));
+    const decoder = new ImageDecoder({data, type, premultiplyAlpha: "none", colorSpaceConversion: "none"});
+    await Promise.all([decoder.tracks.ready, decoder.completed]);
+    const {frameCount, repetitionCount} = decoder.tracks.selectedTrack;
+    const frames = [];
+    for (let frameIndex = 0; frameIndex < frameCount; frameIndex++) {
+        const {image} = await decoder.decode({frameIndex});
+        const samples = new Uint8Array(image.allocationSize({format: "RGBA"}));
+        await image.copyTo(samples, {format: "RGBA"});
+        frames.push([image.duration ?? 0, image.codedHeight, image.codedWidth, [...samples]]);
+        image.close();
+    }
+    return [repetitionCount === Infinity ? 0 : repetitionCount + 1, frames];
+}"""
+
+
+def decoded_frames(page: Page, data: bytes, media_type: str) -> tuple[int, list[tuple[float, NDArray[np.uint8]]]]:
+    """How often an animation plays, 0 for ever, and its frames: milliseconds, and rows x columns x RGBA.
+
+    The page must be of localhost.
+    """
+    plays, frames = page.evaluate(_DECODE, [b64encode(data).decode(), media_type])
+    return plays, [
+        (duration / 1000, np.array(samples, np.uint8).reshape(height, width, 4))
+        for duration, height, width, samples in frames
+    ]
+
+
 def violations(page: Page, *rules: str, within: str = "", exclude: str = "") -> list[str]:
     """Violations of axe-core's accessibility rules, all or only the named ones, in the elements selected."""
     if not page.evaluate("'axe' in window"):

@@ -30,7 +30,7 @@ class ConvertOptions(TypedDict, total=False):
     delay: int  # Milliseconds for which each frame is shown.
     speed: float  # Factor by which an animation plays faster.
     loop: int  # How often an animation plays; 0: forever.
-    pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all; pages in the order given.
+    pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all, in the order given.
     hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes an image brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
