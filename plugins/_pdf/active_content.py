@@ -7,14 +7,14 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from io import BytesIO
 from typing import Any, NamedTuple
 
-from pikepdf import Array, Dictionary, Name, Object, ObjectStreamMode, Pdf, Stream, String
+from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from engine import FidelityWarning
+from plugins._pdf.form_fields import remove_signatures
 from plugins._pdf.name_trees import Ids, as_list, read_name_tree
-from plugins._pdf.objects import open_pdf
+from plugins._pdf.objects import open_pdf, saved
 
 _ACTIONS = {"/Launch": "Launch", "/SubmitForm": "SubmitForm", "/ImportData": "ImportData", "/RichMediaExecute": "Flash"}
 _AUTOMATIC_ACTIONS = {**_ACTIONS, **dict.fromkeys(("/URI", "/GoToR", "/GoToE"), "OpenAction")}
@@ -62,13 +62,14 @@ def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
 
 
 def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
-    """The file, without its active content if `sanitize`; otherwise issues a warning if it has any."""
+    """A file that was changed, without signatures, and without its active content if `sanitize`.
+
+    Issues a warning for signatures, and for active content that stays.
+    """
     with open_pdf(data, password) as document:
-        if not check_active_content(document, sanitize=sanitize) or not sanitize:
-            return data
-        file = BytesIO()
-        document.save(file, object_stream_mode=ObjectStreamMode.generate, encryption=document.is_encrypted)
-        return file.getvalue()
+        is_signed = remove_signatures(document)
+        is_active = check_active_content(document, sanitize=sanitize)
+        return saved(document) if is_signed or (is_active and sanitize) else data
 
 
 def _has_active_names(document: Pdf) -> bool:

@@ -52,7 +52,7 @@ from plugins.formats.jpeg import JPEG
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._pdf import active_content, compression
+    from plugins._pdf import active_content, archive_claims, compression
     from plugins._pdf.images import image_pages
     from plugins._pdf.text import texts
 
@@ -106,6 +106,8 @@ def write(
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
     filter_document(document, metadata)
+    if metadata == "none" and archive_claims.claimed_part(document.get_xml_metadata().encode()):
+        archive_claims.warn_removed()
     data = active_content.check_file(to_bytes(document), password or "", sanitize=sanitize)
     if quality is None and dpi is None:
         return data
@@ -140,7 +142,8 @@ def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
 
 def to_bytes(document: pymupdf.Document) -> bytes:
     """The document as a compressed file without unused objects. Its encryption is kept."""
-    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=pymupdf.PDF_ENCRYPT_KEEP)
+    streams = int(archive_claims.claimed_part(document.get_xml_metadata().encode()) != 1)  # PDF/A-1 has no such ones
+    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=streams, encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 
 
