@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from engine import color
 from engine.decode_limits import MAX_PIXELS
+from engine.options import Inherited
 from engine.page_ranges import PageRanges
 
 _SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
@@ -178,7 +179,9 @@ Password: TypeAlias = Annotated[
     Field(
         max_length=128,
         examples=["secret"],
-        description="Opens an encrypted PDF.",
+        description="Opens an encrypted file. `user_password` and `owner_password` protect a PDF.",
         json_schema_extra={"format": "password"},
     ),
 ]
+InputPassword: TypeAlias = Annotated[Password, Inherited()]
+"""The password that opened the input, for steps whose payload keeps the encryption of the input."""

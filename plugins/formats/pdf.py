@@ -33,6 +33,7 @@ from engine import (
 from engine.option_types import (
     Dpi,
     Flip,
+    InputPassword,
     Metadata,
     Pages,
     Password,
@@ -76,7 +77,7 @@ _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
 """The default resolution of rendered pages, and of images in a document that is compressed."""
-OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "dpi", "sanitize")
+OPTIONS_OF_DOCUMENTS = ("quality", "max_bytes", "dpi", "sanitize")
 """The options of `write` that concern PDF files only."""
 COMPRESSED_QUALITY = 75
 """The default quality of images in a document that is compressed."""
@@ -101,13 +102,13 @@ def write(
     metadata: Metadata = "safe",
     quality: Quality | None = None,
     dpi: Dpi | None = None,
-    password: Password | None = None,
+    password: InputPassword | None = None,
     sanitize: Sanitize = False,
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
-    filter_document(document, metadata)
     if metadata == "none" and archive_claims.claimed_part(document.get_xml_metadata().encode()):
         archive_claims.warn_removed()
+    filter_document(document, metadata)
     data = active_content.check_file(to_bytes(document), password or "", sanitize=sanitize)
     if quality is None and dpi is None:
         return data

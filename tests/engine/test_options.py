@@ -262,7 +262,8 @@ def test_a_long_unknown_name_is_cut() -> None:
 
 
 def test_only_passwords_are_secret() -> None:
-    assert [name for name, option in _REGISTRY.options.items() if option.secret] == ["password"]
+    secrets = [name for name, option in _REGISTRY.options.items() if option.secret]
+    assert secrets == ["password", "user_password", "owner_password"]
 
 
 @dataclass(frozen=True)

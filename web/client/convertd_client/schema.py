@@ -84,8 +84,12 @@ class ConvertOptions(TypedDict, total=False):
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
     dpi: int  # Resolution at which pages and vectors become pixels, and which is written into images.
-    password: str  # Opens an encrypted PDF.
+    password: str  # Opens an encrypted file.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
+    user_password: str  # Opens the result.
+    owner_password: str  # Opens the result with all permissions; by default a random one.
+    # What is permitted without the owner's password, a list of print, copy, modify, annotate, forms; by default …
+    allow: str
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
     colors: int  # Most colors of a PNG, in a palette; implies `palette`.
