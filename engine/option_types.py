@@ -145,7 +145,7 @@ Pages: TypeAlias = Annotated[
     Field(
         max_length=1000,
         examples=["2-5,8"],
-        description="Pages or frames from 1, such as 1, 2-5,8 or all; pages in the order given.",
+        description="Pages or frames from 1, such as 1, 2-5,8, 3- or all; pages in the order given.",
     ),
     AfterValidator(_check_pages),
 ]

@@ -148,3 +148,15 @@ def test_a_password_that_opens_one_of_several_files_is_used() -> None:
     locked = run_tool("pdf-protect", second, user_password="user").data
 
     assert run_tool("pdf-merge", first, locked, password="user").codes == {"encryption_dropped"}
+
+
+@pytest.mark.parametrize("name", [name for name in READING if "pages" in REGISTRY.tool_options(name)])
+def test_ranges_end_at_the_last_page(name: str) -> None:
+    request = _REQUESTS[name]
+    others = {key: value for key, value in request.options.items() if key not in ("pages", "bookmarks")}
+
+    run_tool(name, *request.inputs, files=request.files, **others, pages="2-")
+    for beyond in ("9-", "9", "2-9"):
+        with pytest.raises(ConversionError) as raised:
+            run_tool(name, *request.inputs, files=request.files, **others, pages=beyond)
+        assert (raised.value.param, raised.value.reason) == ("pages", "out_of_range")
