@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
+from engine.registry import load_registry
 from plugins._pixels.canvases import salient_point
 from plugins._pixels.resampling import resample
 from plugins._pixels.sizes import Drawing, reduced_scale, scaled_size
@@ -162,6 +163,18 @@ def _premultiplied(image: Any) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("gravity", ["center", "north", "southeast", "west"])
+@pytest.mark.parametrize("name", ["gravity", "watermark_position"])
+def test_points_are_inside_the_image(name: str) -> None:
+    option = load_registry().options[name]
+
+    for inside in ("0.3,0.7", "0,1", "1.0, .5"):
+        assert option.validate(inside) == inside
+    for outside in ("1.2", "1.2,0.5", "0.5,1.01", "-0.1,0"):
+        with pytest.raises(InvalidOption) as raised:
+            option.validate(outside)
+        assert (raised.value.reason, raised.value.param) == ("malformed", name)
+
+
 def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
     image = photo((300, 200))
     covered = only(resize(raster_of(image), width=60, height=100, fit="cover", gravity=gravity)).image
