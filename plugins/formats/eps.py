@@ -298,7 +298,6 @@ from_raster = conversion(
     memory=16,
     terminal=True,
     capabilities=postscript.CAPABILITIES,
-    without=("dpi",),
 )(postscript.from_raster)
 
 

@@ -77,7 +77,7 @@ _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
 """The default resolution of rendered pages, and of images in a document that is compressed."""
-OPTIONS_OF_DOCUMENTS = ("quality", "max_bytes", "dpi", "sanitize")
+OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "dpi", "sanitize")
 """The options of `write` that concern PDF files only."""
 COMPRESSED_QUALITY = 75
 """The default quality of images in a document that is compressed."""
