@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 from warnings import warn
 
 from pydantic import Field
@@ -209,7 +209,8 @@ class Transform(Generic[T]):
     def requested(self, options: OptionValues) -> frozenset[str]:
         """The names of its options that have another value than the default."""
         declared = self.options
-        return frozenset(name for name in declared if name in options and options[name] != declared[name].default)
+        own = (name for name, option in declared.items() if name in options and not option.inherited)
+        return frozenset(name for name in own if options[name] != declared[name].default)
 
 
 AnyTransform: TypeAlias = Transform[Any]
@@ -223,21 +224,22 @@ def transform(
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
     pixels: Callable[[OptionValues, float], float] | None = None,
-) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
+) -> Callable[[Callable[Concatenate[T, P], T | EncodedFile]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
     `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options, some of
-    which can be files.
+    which can be files. For a file format, it runs after the encoder, and can return an EncodedFile with the options
+    that open the file.
     `memory` and `isolated` are as in `conversion`. `pixels` returns how many an image of so many has with the options.
     """
 
-    def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
+    def declare(run: Callable[Concatenate[T, P], T | EncodedFile]) -> Transform[T]:
         options, groups, _ = read_parameters(run)
         return Transform(
             name=run.__name__,
             format=format,
-            run=run,
+            run=cast(Callable[..., T], run),
             after=after,
             always=always,
             memory=memory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+from warnings import catch_warnings, simplefilter
 
 from PIL import Image
 
@@ -66,7 +67,8 @@ class Frame:
 
     `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
     `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
-    has another one than the raster.
+    has another one than the raster. `padded`: only a canvas around the image is transparent, which is white without a
+    warning where a target has no transparency.
     """
 
     pixels: Image.Image | DeepPixels
@@ -75,6 +77,7 @@ class Frame:
     full_size: Size | None = None
     cropped: bool = False
     dpi: tuple[float, float] | None = None
+    padded: bool = False
 
     @property
     def size(self) -> Size:
@@ -85,6 +88,12 @@ class Frame:
     def image(self) -> Image.Image:
         """The image with 8 bits per sample."""
         return self.pixels if isinstance(self.pixels, Image.Image) else self.pixels.as_image()
+
+    def on_white(self) -> Frame:
+        """The frame on a white canvas, without a warning."""
+        with catch_warnings():
+            simplefilter("ignore")
+            return replace(_on_background(self, (*color.WHITE, 255)), padded=False)
 
 
 def convert_frame(
@@ -98,6 +107,8 @@ def convert_frame(
         check_side(target.stored_size(frame.size), target.max_side)
     if background:
         frame = _on_background(frame, background)
+    elif frame.padded and not target.alpha:
+        frame = frame.on_white()
     pixels = frame.pixels
     if depth > 8 and isinstance(pixels, DeepPixels):
         profile = color.matching_profile(pixels.mode, frame.icc_profile)

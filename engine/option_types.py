@@ -9,9 +9,11 @@ from pydantic import AfterValidator, Field
 
 from engine import color
 from engine.decode_limits import MAX_PIXELS
+from engine.options import Inherited
 from engine.page_ranges import PageRanges
 
-_SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
+SHARE = r"(0|1|0?\.\d{1,6}|1\.0{1,6})"
+"""A pattern of numbers from 0 to 1."""
 _PERCENT = r"\d{1,3}(\.\d{1,4})?%"
 _OFFSET = rf"(\d{{1,6}}|{_PERCENT})"
 _LENGTH = rf"([1-9]\d{{0,5}}|{_PERCENT})"
@@ -74,7 +76,7 @@ Enlarge: TypeAlias = Annotated[bool, Field(description="Whether an image may bec
 Gravity: TypeAlias = Annotated[
     str,
     Field(
-        pattern=rf"^(attention|center|(north|south)(east|west)?|east|west|\s*{_SHARE}\s*,\s*{_SHARE}\s*)$",
+        pattern=rf"^(attention|center|(north|south)(east|west)?|east|west|\s*{SHARE}\s*,\s*{SHARE}\s*)$",
         examples=["attention", "north", "0.3,0.7"],
         description="What `cover` and a `crop` by ratio keep, and the position in `contain`: center, north, northeast "
         "and so on; the point x,y (0 to 1), as near to the middle as the edges allow; or attention, where "
@@ -144,7 +146,7 @@ Pages: TypeAlias = Annotated[
     Field(
         max_length=1000,
         examples=["2-5,8"],
-        description="Pages or frames from 1, such as 1, 2-5,8 or all, in the order given.",
+        description="Pages or frames from 1, such as 1, 2-5,8, 3- or all, in the order given.",
     ),
     AfterValidator(_check_pages),
 ]
@@ -178,7 +180,9 @@ Password: TypeAlias = Annotated[
     Field(
         max_length=128,
         examples=["secret"],
-        description="Opens an encrypted PDF.",
+        description="Opens an encrypted file. `user_password` and `owner_password` protect a PDF.",
         json_schema_extra={"format": "password"},
     ),
 ]
+InputPassword: TypeAlias = Annotated[Password, Inherited()]
+"""The password that opened the input, for steps whose payload keeps the encryption of the input."""

@@ -48,6 +48,11 @@ class InputFile:
 
 
 @dataclass(frozen=True)
+class Inherited:
+    """Marks a parameter that receives the value of an option that an earlier step has, and is no option by itself."""
+
+
+@dataclass(frozen=True)
 class _InputNames:
     """Marks the parameter that receives the names of the input files."""
 
@@ -83,7 +88,8 @@ class Option:
 
     `type` is the annotation without None. `default` is the value of the step if none is given; None if it depends on
     something else. Without a `required` option, the step cannot run. An option with a `file` of a transform is text in
-    requests: one of its names, or what the server or the command finds the file by.
+    requests: one of its names, or what the server or the command finds the file by. An `inherited` one is an option
+    only where another step has it, too.
     """
 
     name: str
@@ -91,6 +97,7 @@ class Option:
     default: OptionValue | None = None
     required: bool = False
     file: InputFile | None = None
+    inherited: bool = False
 
     def is_file(self, value: object) -> bool:
         """Whether the value refers to a file, and is not one of the names that the option defines."""
@@ -312,7 +319,8 @@ def _read_option(name: str, default: Any, annotation: Any) -> Option:
     if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
         raise TypeError(f"the option {name} is not a plain value")
     required = default is Parameter.empty
-    return Option(name, annotation, None if required else default, required)
+    inherited = _mark(annotation, Inherited) is not None
+    return Option(name, annotation, None if required else default, required, inherited=inherited)
 
 
 def join_options(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
@@ -322,8 +330,9 @@ def join_options(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
         known = joined.setdefault(option.name, option)
         default = known.default if option.default is None else option.default
         required = known.required or option.required
-        if (default, required) != (known.default, known.required):
-            joined[option.name] = replace(known, default=default, required=required)
+        inherited = known.inherited and option.inherited
+        if (default, required, inherited) != (known.default, known.required, known.inherited):
+            joined[option.name] = replace(known, default=default, required=required, inherited=inherited)
     return joined
 
 

@@ -12,27 +12,28 @@ from engine.errors import InvalidOption
 from engine.options import split_list
 
 _ALL = "all"
-_SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
+_SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:(-)\s*([0-9]{1,9})?\s*)?")
+_MAX_SELECTED = 10_000  # pages with repetitions; adding a page to a PDF takes time in proportion to those before it
 
 
 @dataclass(frozen=True)
 class PageRanges:
-    """Selected pages as ranges (first, last), counted from 1, in the order given. No range: all pages."""
+    """Selected pages as ranges (first, last), counted from 1, in the order given; None is the last page of the file."""
 
-    spans: tuple[tuple[int, int], ...] = ()
+    spans: tuple[tuple[int, int | None], ...] = ((1, None),)
 
     def __post_init__(self) -> None:
-        if any(not 0 < first <= last for first, last in self.spans):
-            raise invalid_pages("pages must name pages from 1, such as 2,5,8 or 3-5.", {})
+        for first, last in self.spans:
+            if not 0 < first <= (first if last is None else last):
+                value = str(first) if first == last else f"{first}-{last}"
+                raise invalid_pages("pages must be numbers from 1, ranges from low to high.", {"value": value})
 
     @classmethod
     def parse(cls, text: str) -> PageRanges:
-        """Parses `all`, or page numbers and ranges in any order. Duplicates and a comma at the end are allowed.
+        """Parses page numbers, ranges such as `3-5` and `7-`, and `all`, in any order. A comma at the end is allowed.
 
         Raises InvalidOption.
         """
-        if text.strip() == _ALL:
-            return cls()
         parts = split_list(text)
         if len(parts) > 1 and not parts[-1].strip():
             parts.pop()
@@ -40,14 +41,21 @@ class PageRanges:
 
     def indexes(self, page_count: int) -> list[int]:
         """Returns page indexes counted from 0, each once. Raises InvalidOption for a page beyond `page_count`."""
-        if not self.spans:
-            return list(range(page_count))
-        last = max(last for _, last in self.spans)
+        return list(dict.fromkeys(chain.from_iterable(self._ranges(page_count))))
+
+    def order(self, page_count: int) -> list[int]:
+        """Returns page indexes as `indexes` does, but those that are repeated each time. Raises InvalidOption."""
+        ranges = self._ranges(page_count)
+        if sum(map(len, ranges)) > _MAX_SELECTED:
+            raise invalid_pages(f"pages must name at most {_MAX_SELECTED} pages.", {"max": _MAX_SELECTED})
+        return list(chain.from_iterable(ranges))
+
+    def _ranges(self, page_count: int) -> list[range]:
+        last = max(first if last is None else last for first, last in self.spans)
         if last > page_count:
             message = f"The file has no page {last}; its last page is {page_count}."
             raise invalid_pages(message, {"page": last, "page_count": page_count})
-        numbers = chain.from_iterable(range(first - 1, last) for first, last in self.spans)
-        return list(dict.fromkeys(numbers))
+        return [range(first - 1, page_count if last is None else last) for first, last in self.spans]
 
 
 def invalid_pages(message: str, details: Mapping[str, Any], reason: str = "out_of_range") -> InvalidOption:
@@ -55,12 +63,12 @@ def invalid_pages(message: str, details: Mapping[str, Any], reason: str = "out_o
     return InvalidOption(message, reason=reason, param="pages", details=details)
 
 
-def _parse_span(text: str) -> tuple[int, int]:
+def _parse_span(text: str) -> tuple[int, int | None]:
+    if text.strip() == _ALL:
+        return 1, None
     match = _SPAN.fullmatch(text)
     if match is None:
-        raise invalid_pages("pages must be numbers from 1, such as 2,5,8 or 3-5.", {"value": text[:40]}, "malformed")
-    first = int(match[1])
-    last = int(match[2] or match[1])
-    if not 0 < first <= last:
-        raise invalid_pages("pages must be numbers from 1, ranges from low to high.", {"value": text[:40]})
-    return first, last
+        message = "pages must be numbers from 1, such as 2,5,8, 3-5 or 7-."
+        raise invalid_pages(message, {"value": text[:40]}, "malformed")
+    first, dash, last = match.groups()
+    return int(first), int(last) if last else None if dash else int(first)

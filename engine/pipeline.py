@@ -1,6 +1,7 @@
 """Runs a plan step by step, measures each step, and collects fidelity warnings."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ from engine.step_errors import file_errors, of_file, step_errors
 
 PAGES = "pages"
 METADATA = "metadata"
+OPTION_IGNORED = "option_ignored"
+"""The code of the warning of options without effect."""
 
 _MAX_MESSAGES = 3
 _MAX_QUALITY = 100  # if an encoder has no default
@@ -102,10 +105,14 @@ def run(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_options(plan, options)
+        checked = len(caught)
         payloads, files = open_inputs(plan, inputs, options, trace)
+        _forget_partly_ignored(caught, checked, len(payloads))
         parts = _apply_tool(plan, payloads, files, options, timings, facts=facts, names=names)
         options = options if plan.tool else {**options, **files}
-        for file in _convert(plan, parts, options, timings, on_decoded=on_decoded, caught=caught, shared=shared):
+        for file in _convert(
+            plan, parts, options, timings, on_decoded=on_decoded, originals=payloads, caught=caught, shared=shared
+        ):
             on_file(file)
             sizes.append(len(file.data))
             formats.add(file.format or plan.target)
@@ -124,28 +131,46 @@ def _convert(
     options: OptionValues,
     trace: list[Timing],
     on_decoded: Callable[[Sequence[Any]], None],
+    originals: Sequence[Any],
     caught: list[warnings.WarningMessage],
     shared: PlanSteps | None,
 ) -> Iterator[EncodedFile]:
     """Yields the files of the result: of each payload that `_apply_tool` yields, one or several.
 
-    If the original is the result, deletes what was `caught` during the conversion and is not about the original.
+    If one of the `originals` is the result, deletes what was `caught` on the way and is not about the original.
     """
     checked = len(caught)
     for name, payload, pages in parts:
         if isinstance(payload, EncodedFile):
+            if any(payload.data is original for original in originals):
+                _forget_losses(caught, checked)
             yield replace(payload, name=name)
             continue
         decoded, encoder_input = decode(plan, payload, options, trace, on_decoded, shared)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
             if may_keep and len(file.data) > len(payload):
-                caught[checked:] = [one for one in caught[checked:] if getattr(one.message, "of_original", False)]
+                _forget_losses(caught, checked)
                 message = "The original is the result, because converting it makes it larger."
                 FidelityWarning.issue("kept_original", message)
                 yield EncodedFile(payload)
             else:
                 yield file
+
+
+def _forget_losses(caught: list[warnings.WarningMessage], start: int) -> None:
+    """Deletes the warnings from `start` on that do not apply to the original."""
+    caught[start:] = [one for one in caught[start:] if getattr(one.message, "of_original", False)]
+
+
+def _forget_partly_ignored(caught: list[warnings.WarningMessage], start: int, inputs: int) -> None:
+    """Deletes the warnings from `start` on of options that have an effect on another one of several inputs."""
+    counts = Counter(str(one.message) for one in caught[start:])
+    caught[start:] = [
+        one
+        for one in caught[start:]
+        if getattr(one.message, "code", None) != OPTION_IGNORED or counts[str(one.message)] >= inputs
+    ]
 
 
 def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
@@ -187,7 +212,7 @@ def check_options(plan: Plan, options: OptionValues) -> None:
         FidelityWarning.issue("quality_ignored", message)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
-        FidelityWarning.issue("option_ignored", message)
+        FidelityWarning.issue(OPTION_IGNORED, message)
 
 
 def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS) -> Any:
@@ -327,7 +352,9 @@ def _encode(
         else:
             file = EncodedFile(run_step(encoder, part, options, trace), part)
         for step in others:
-            file = replace(file, data=run_step(step, file.data, options, trace))
+            made = run_step(step, file.data, options, trace)
+            secrets = made.secrets if isinstance(made, EncodedFile) else file.secrets
+            file = replace(file, data=_content(made), secrets=secrets)
         if not file.data:
             raise StepFailed(f"The step {encoder} returned no data.")
         yield replace(file, name=name if count == 1 else f"{number:0{digits}}", pages=pages)
@@ -374,6 +401,8 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
     """
     if plan.tool or plan.source != plan.target or len(plan.conversions) != 2 or media.images(decoded) is None:
         return False
+    if plan.encoder_position < len(plan.steps) - 1:  # A transform changes the file.
+        return False
     if plan.source.is_complete and not plan.source.is_complete(original):  # such as a file with data after its end
         return False
     changes = (plan.options[name] for name in options if name in plan.options and name not in _BESIDE_CONTENT)
@@ -390,9 +419,14 @@ def run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionVa
     with step_errors(step):
         result = step(payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
-    if not step.target.holds(result):
+    if not step.target.holds(_content(result)):
         raise StepFailed(f"The step {step} returned {type(result).__name__}, not {step.target}.")
     return result
+
+
+def _content(result: Any) -> Any:
+    """What a step returned, without what it says about a file."""
+    return result.data if isinstance(result, EncodedFile) else result
 
 
 def _stage(step: AnyConversion | AnyTransform) -> str:

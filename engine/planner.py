@@ -86,9 +86,9 @@ class Plan:
         path = tuple(step for step in self.steps if isinstance(step, Conversion))
         effective = (step for index, step in enumerate(path) if _has_effect(path, index))
         steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *effective)
-        options = join_options([*(step.options for step in steps), {FILENAME.name: FILENAME}])
-        for name in _excluded(path):
-            options.pop(name, None)
+        joined = join_options([*(step.options for step in steps), {FILENAME.name: FILENAME}])
+        excluded = _excluded(path)
+        options = {name: one for name, one in joined.items() if name not in excluded and not one.inherited}
         capabilities = path[-1].capabilities_for(NO_OPTIONS) if path else None
         if capabilities and capabilities.encoding and self.source == self.target:
             options |= {name: replace(options[name], default=None) for name in ENCODING_OPTIONS & options.keys()}
@@ -126,10 +126,11 @@ class Plan:
                 remaining.pop(name, None)
             return found
 
-        steps = requested(self.tool.format if self.tool else self.source)
-        for step in self.steps:
+        steps = requested(self.tool.format) if self.tool else ()
+        for index, step in enumerate(self.steps):
             if isinstance(step, Conversion):
-                steps += (step, *requested(step.target))
+                is_between = isinstance(step.target, FileFormat) and index < self.encoder_position
+                steps += (step, *(() if is_between else requested(step.target)))
         return self if steps == self.steps else replace(self, steps=steps)  # what the plan has computed is kept
 
     @cached_property

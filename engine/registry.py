@@ -59,6 +59,8 @@ class Registry:
         self.transforms.sort(key=lambda transform: transform.position)
         self._transformed: dict[AnyFormat, frozenset[str]] = {}
         for transform in self.transforms:
+            if isinstance(transform.format, FileFormat):  # All paths to the format have it.
+                continue
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
         self.templates = self._find_templates()
@@ -297,7 +299,8 @@ class Registry:
         tool: AnyTool | None = None,
         openings: tuple[Conversions, ...] = ((),),
     ) -> Plan:
-        passed = {step.target for step in path} | {step.source for step in path[:1]}
+        passed = {step.source for step in path if not isinstance(step.source, FileFormat)}
+        passed |= {step.target for step in path[-1:]}
         transforms = tuple(transform for transform in self.transforms if transform.format in passed)
         plan = Plan(sources, target, path, tool, openings, reader=self.reader(target), transforms=transforms)
         return replace(plan, options=plan.find_options(), templates=self.templates).with_transforms(NO_OPTIONS)

@@ -85,6 +85,7 @@ def named(name: str) -> Profile:
 
 def to_profile(frame: Frame, target: Profile, intent: ImageCms.Intent, background: tuple[int, int, int]) -> Frame:
     """The frame in the color space of a profile, which it then has. Inks have no alpha, but the background below."""
+    frame = frame.on_white() if frame.padded and target.mode == "CMYK" else frame
     array, mode, source = _samples(frame, None if target.mode != "CMYK" else background)
     if source == target.data:
         converted = array

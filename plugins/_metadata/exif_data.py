@@ -348,24 +348,26 @@ def with_size(exif: bytes | None, size: Size) -> bytes | None:
 
 
 def with_resolution(exif: bytes | None, dpi: float) -> bytes | None:
-    """An EXIF block whose tags of the resolution, if it has them, have this number of dots per inch.
+    """An EXIF block whose tags of the resolution have this number of dots per inch.
 
-    A block of these tags only, if there is none.
+    A block of these tags only, if there is none. Without the tags, its values move.
     """
     block = parse(exif)
     dots = (round(dpi * _DENOMINATOR), _DENOMINATOR)
-    if block is None:
-        rational = Value(_RATIONAL, 1, struct.pack("<II", *dots))
-        inch = Value(_SHORT, 1, struct.pack("<H", _INCH))
-        return write_block({_ACROSS: rational, _DOWN: rational, _UNIT: inch}, "<")
+    order = block.order if block else "<"
+    rational = Value(_RATIONAL, 1, struct.pack(f"{order}II", *dots))
+    inch = Value(_SHORT, 1, struct.pack(f"{order}H", _INCH))
+    if block is None or not {_ACROSS, _DOWN} & block.directory.keys():
+        own = block.directory if block else {}
+        return write_block({**own, _ACROSS: rational, _DOWN: rational, _UNIT: inch}, order)
     changes = {}
     for tag in (_ACROSS, _DOWN):
         value = block.directory.get(tag)
         if isinstance(value, Value) and value.kind == _RATIONAL:
-            changes[value.start] = struct.pack(f"{block.order}II", *dots)
+            changes[value.start] = bytes(rational.data)
     unit = block.directory.get(_UNIT)
     if isinstance(unit, Value) and unit.kind == _SHORT:
-        changes[unit.start] = struct.pack(f"{block.order}H", _INCH)
+        changes[unit.start] = bytes(inch.data)
     return _changed(block, changes, preview=True)
 
 

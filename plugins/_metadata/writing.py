@@ -42,7 +42,8 @@ def adapt(raster: Raster, target: TargetCapabilities, *, wanted: Set[str]) -> Ra
         exif = exif_data.with_resolution(exif, raster.dpi[0])
         wanted = wanted - {"resolution"}
     if lost := wanted - target.metadata - written_as_xmp:
-        _warn(f"The target cannot hold this metadata: {', '.join(sorted(lost))}.")
+        names = sorted("resolution (dpi)" if kind == "resolution" else kind for kind in lost)
+        _warn(f"The target cannot hold this metadata: {', '.join(names)}.")
     xmp = _with_captions(metadata, written_as_xmp) if written_as_xmp else metadata.xmp
     blocks = {"exif": exif, "xmp": xmp, "iptc": metadata.iptc}
     for name, block in blocks.items():

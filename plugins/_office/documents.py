@@ -24,6 +24,7 @@ from engine.option_types import Pages, Password
 from plugins._office import compound_file, libreoffice
 from plugins._office.compound_file import CompoundFile
 from plugins._office.libreoffice import PROGRAMS, Filter, Written
+from plugins._pdf import passwords
 from plugins._pdf.pages import reading
 from plugins._pdf.pages.reading import read_pages
 from plugins._text import zip_archives
@@ -140,6 +141,8 @@ def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | N
             raise
         problem = "a password is required" if password is None else "the password is incorrect"
         raise UnknownFormat(f"The file is encrypted; {problem}.", reason="file_encrypted") from error
+    if password and not _is_encrypted(data):
+        passwords.warn_unused()
     if filter_.extension == "pdf" and written.substituted:
         parts = [data] if archive is None else [archive.read(part) for part in archive.namelist() if _is_text(part)]
         _warn_fonts(written, parts)

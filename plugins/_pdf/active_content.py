@@ -7,14 +7,14 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from io import BytesIO
 from typing import Any, NamedTuple
 
-from pikepdf import Array, Dictionary, Name, Object, ObjectStreamMode, Pdf, Stream, String
+from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from engine import FidelityWarning
+from plugins._pdf.form_fields import remove_signatures
 from plugins._pdf.name_trees import Ids, as_list, read_name_tree
-from plugins._pdf.objects import open_pdf
+from plugins._pdf.objects import open_pdf, saved
 
 _ACTIONS = {"/Launch": "Launch", "/SubmitForm": "SubmitForm", "/ImportData": "ImportData", "/RichMediaExecute": "Flash"}
 _AUTOMATIC_ACTIONS = {**_ACTIONS, **dict.fromkeys(("/URI", "/GoToR", "/GoToE"), "OpenAction")}
@@ -52,6 +52,8 @@ def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
     if sanitize:
         for holder, key, _ in reversed(entries):  # a deletion changes the indexes of later entries
             del holder[key]
+            if isinstance(holder, Array) and key and isinstance(holder[key - 1], String):
+                del holder[key - 1]  # the name of a file in a name tree
     elif entries:
         kinds = ", ".join(sorted({entry.kind for entry in entries}))
         message = f"The PDF has active content, which sanitize removes: {kinds}."
@@ -60,13 +62,14 @@ def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
 
 
 def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
-    """The file, without its active content if `sanitize`; otherwise issues a warning if it has any."""
+    """A file that was changed, without signatures, and without its active content if `sanitize`.
+
+    Issues a warning for signatures, and for active content that stays.
+    """
     with open_pdf(data, password) as document:
-        if not check_active_content(document, sanitize=sanitize) or not sanitize:
-            return data
-        file = BytesIO()
-        document.save(file, object_stream_mode=ObjectStreamMode.generate, encryption=document.is_encrypted)
-        return file.getvalue()
+        is_signed = remove_signatures(document)
+        is_active = check_active_content(document, sanitize=sanitize)
+        return saved(document) if is_signed or (is_active and sanitize) else data
 
 
 def _has_active_names(document: Pdf) -> bool:
@@ -123,13 +126,18 @@ def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
             return "JavaScript"
         case "/XFA" if any(b"<script" in _content(packet, _MAX_FORM) for packet in as_list(value)):
             return "JavaScript"
-        case "/EF" if _is_program(holder, value):
+        case "/EF" if _is_program(holder):
             return "embedded program"
-    return _ACTIVE_KEYS.get(key)
+    # What names the file goes, too: its entry in a name tree, or its annotation.
+    named = value["/FS"] if isinstance(value, Dictionary) and "/FS" in value else value
+    return "embedded program" if _is_program(named) else _ACTIVE_KEYS.get(key)
 
 
-def _is_program(specification: Any, streams: Any) -> bool:
-    """Whether an embedded file is one that systems run, by its name or its start."""
+def _is_program(specification: Any) -> bool:
+    """Whether a value specifies an embedded file that systems run, by its name or its start."""
+    streams = specification["/EF"] if isinstance(specification, Dictionary) and "/EF" in specification else None
+    if not isinstance(streams, Dictionary):
+        return False
     names = [str(name) for key in _FILE_NAMES if isinstance(name := specification.get(key), String)]
     starts = [_content(stream, _MAX_START) for _, stream in streams.items()]
     is_named = any(name.rstrip(" .").lower().endswith(_PROGRAM_SUFFIXES) for name in names)

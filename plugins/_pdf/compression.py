@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from io import BytesIO
 from typing import Any, TypeAlias
 
-import pikepdf
-from pikepdf import Array, Dictionary, Name, Object, ObjectStreamMode, Pdf, Stream
+from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
 
 from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.images.recompression import ImageSettings, recompress
-from plugins._pdf.objects import open_pdf, walk
+from plugins._pdf.objects import open_pdf, saved, walk
 from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
 
@@ -31,9 +29,9 @@ def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:
 
 def with_images(data: bytes, password: str, settings: ImageSettings, *, linearize: bool = False) -> tuple[bytes, int]:
     """The file with compressed images, and the number of images that can be stored as JPEG."""
-    with pikepdf.open(BytesIO(data), password=password) as document:
+    with open_pdf(data, password) as document:
         count = recompress(document, settings)
-        return to_bytes(document, linearize=linearize), count
+        return saved(document, linearize=linearize), count
 
 
 def optimize(document: Pdf, password: str) -> bytes:
@@ -44,22 +42,13 @@ def optimize(document: Pdf, password: str) -> bytes:
     merge_duplicates(document)
     name_descriptors(document)
     convert_type1(document)
-    data = to_bytes(document)
-    with pikepdf.open(BytesIO(data), password=password) as smaller:
+    data = saved(document)
+    with open_pdf(data, password) as smaller:
         subset_fonts(smaller, data, password)
         for item in smaller.objects:
             if isinstance(item, Stream) and item.get("/Subtype") != Name.Image:
                 flate.recompress(item)
-        return to_bytes(smaller)
-
-
-def to_bytes(document: Pdf, *, linearize: bool = False) -> bytes:
-    """The objects that the document uses, in object streams. Its encryption stays, with passwords and permissions."""
-    file = BytesIO()
-    document.save(
-        file, object_stream_mode=ObjectStreamMode.generate, encryption=document.is_encrypted, linearize=linearize
-    )
-    return file.getvalue()
+        return saved(smaller)
 
 
 _Id: TypeAlias = tuple[int, int]

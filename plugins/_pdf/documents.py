@@ -1,23 +1,23 @@
 """Opens and saves PDF files as objects, with and without encryption, and sets their title and author."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any
 
 import pikepdf
-from pikepdf import Dictionary, Name, ObjectStreamMode, Page, Pdf, String
+from pikepdf import Dictionary, Name, Page, Pdf, String
 
 from engine import CorruptInput, FidelityWarning, InvalidOption, split_list
 from engine.mupdf import pymupdf
 from plugins._pdf.active_content import check_active_content
-from plugins._pdf.objects import open_pdf
+from plugins._pdf.objects import open_with, saved
 from plugins._pdf.pages.reading import encrypted_error, warn_repaired
+from plugins._pdf.passwords import warn_unused
 
 
 def open_document(data: bytes, given: str | None) -> Pdf:
-    """Opens a file, if it is encrypted with the given password.
+    """Opens a file, if it is encrypted with the given password. Issues a warning for a password that is not needed.
 
     Raises UnknownFormat, reason `pdf_encrypted`, and CorruptInput for a file without pages.
     """
@@ -37,14 +37,13 @@ def open_document(data: bytes, given: str | None) -> Pdf:
 
 
 def _open(data: bytes, given: str | None) -> Pdf:
-    # The password may apply to some inputs only.
-    for password in dict.fromkeys((given or "", "")):
-        with suppress(pikepdf.PasswordError):
-            document = open_pdf(data, password)
-            # An empty owner password must not open a file without its user password.
-            if password or document.user_password_matched or not document.is_encrypted:
-                return document
-    raise encrypted_error(given)
+    try:
+        document, opening = open_with(data, given or "")
+    except pikepdf.PasswordError:
+        raise encrypted_error(given) from None
+    if given and not opening:
+        warn_unused()
+    return document
 
 
 def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callable[[], Pdf]:
@@ -62,16 +61,13 @@ def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callabl
     return lambda: _open(file.getvalue(), password)
 
 
-def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None, **parameters: Any) -> bytes:
+def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None) -> bytes:
     """The document as a file, without its active content if `sanitize`; otherwise with a warning if it has any.
 
-    `encryption` is as for pikepdf; by default, the passwords and permissions of the document stay.
+    `encryption` is as in `saved`.
     """
     check_active_content(document, sanitize=sanitize)
-    file = BytesIO()
-    kept = document.is_encrypted if encryption is None else encryption
-    document.save(file, object_stream_mode=ObjectStreamMode.generate, encryption=kept, **parameters)
-    return file.getvalue()
+    return saved(document, encryption=encryption)
 
 
 def selected(document: Pdf, indexes: list[int]) -> Iterator[Page]:
@@ -95,7 +91,7 @@ def keep_original(data: bytes, result: bytes, reason: str) -> bytes:
     """The original, with a warning that has the reason; the result if readers have to repair the original."""
     if needs_repair(data):
         return result
-    FidelityWarning.issue("kept_original", f"The original is the result: {reason}.")
+    FidelityWarning.issue("kept_original", f"The original is the result: {reason}.", of_original=True)
     return data
 
 

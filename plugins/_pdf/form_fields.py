@@ -12,32 +12,47 @@ from io import BytesIO
 from itertools import chain, count
 from typing import Any
 
-import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning, lazy_imports
 from plugins._pdf.name_trees import Id, Ids, as_list, unique_name
-from plugins._pdf.objects import in_part, is_apart, keep_apart, take
+from plugins._pdf.objects import in_part, is_apart, keep_apart, open_pdf, take
+from plugins._pdf.passwords import authenticate
 from plugins._pdf.resources import categories, names_in, with_entries
 
 with lazy_imports():
     from engine.mupdf import pymupdf
 
 
-def remove_signatures(document: Pdf) -> None:
-    """Removes signatures, which are invalid for a changed document. Issues a warning if there are any."""
+def remove_signatures(document: Pdf) -> bool:
+    """Removes signatures, which are invalid for a changed document. Issues a warning and returns True if it has any."""
     root = document.Root
     form = root.get("/AcroForm") or Dictionary()
-    signed = "/Perms" in root
-    for field, inherited in walk_fields(form):
-        if inherited.get("/FT") == Name.Sig and "/V" in field:
-            del field["/V"]
-            signed = True
+    signed = is_signed(document)
+    for field in _signed_fields(form):
+        del field["/V"]
     for holder, key in ((root, "/Perms"), (root, "/DSS"), (form, "/SigFlags")):
         if key in holder:
             del holder[key]
     if signed:
         FidelityWarning.issue("signature_invalidated", "Signatures were removed: a changed document invalidates them.")
+    return signed
+
+
+def is_signed(document: Pdf) -> bool:
+    """Whether a document has a signature, or had one on a page that `mark_signed` has removed."""
+    return "/Perms" in document.Root or any(
+        True for _ in _signed_fields(document.Root.get("/AcroForm") or Dictionary())
+    )
+
+
+def mark_signed(document: Pdf) -> None:
+    """Makes a document one with signatures, of which the fields are gone."""
+    document.Root.Perms = Dictionary()
+
+
+def _signed_fields(form: Object) -> Iterator[Object]:
+    return (field for field, inherited in walk_fields(form) if inherited.get("/FT") == Name.Sig and "/V" in field)
 
 
 def remove_xfa(document: Pdf) -> None:
@@ -212,7 +227,7 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str) -> Pdf:
     form = document.Root.get("/AcroForm")
     if isinstance(form, Dictionary):
         document.Root[_KEPT] = form
-    flat = pikepdf.open(BytesIO(_draw(document, password)), password=password)
+    flat = open_pdf(_draw(document, password), password)
     for page in flat.pages:
         _restore(page.obj, "/Annots")
         for link in _annotations(page.obj):
@@ -251,7 +266,7 @@ def _draw(document: Pdf, password: str) -> bytes:
     file = BytesIO()
     document.save(file, encryption=document.is_encrypted)
     with pymupdf.open(stream=file.getvalue(), filetype="pdf") as drawn:
-        drawn.authenticate(password)
+        authenticate(drawn, password)
         drawn.bake()
         data: bytes = drawn.tobytes(encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data

@@ -9,26 +9,59 @@ the part are emptied if the document is the part.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import pikepdf
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
+from pikepdf import Array, Dictionary, Name, Object, ObjectStreamMode, Pdf, Stream
 
+from plugins._pdf import archive_claims
 from plugins._pdf.name_trees import Ids, as_list
+from plugins._pdf.passwords import variants
 
 _SHARED = "/JBIG2Globals"
 
 
 def open_pdf(data: bytes, password: str = "") -> Pdf:
     """Opens a file that a client has sent. Raises PdfError, and PasswordError for a wrong password."""
-    document = pikepdf.open(BytesIO(data), password=password)
+    return open_with(data, password)[0]
+
+
+def open_with(data: bytes, password: str) -> tuple[Pdf, str]:
+    """Opens a file as `open_pdf` does. Also returns what opened it: the password, or none if it is not needed."""
+    document, opening = _open(data, password)
     # Saving an image whose shared data refer to themselves would end the process.
     streams = [item for item in document.objects if isinstance(item, Stream) and "/DecodeParms" in item]
     for parameters in [found for item in streams for found in _sharing(item)]:
         if any(_sharing(parameters[_SHARED])):
             del parameters[_SHARED]
-    return document
+    return document, opening
+
+
+def _open(data: bytes, password: str) -> tuple[Pdf, str]:
+    for variant in dict.fromkeys((*variants(password), "")):
+        with suppress(pikepdf.PasswordError):
+            document = pikepdf.open(BytesIO(data), password=variant)
+            # An empty owner password must not open a file without its user password.
+            if variant or document.user_password_matched or not document.is_encrypted:
+                return document, variant if document.is_encrypted else ""
+    raise pikepdf.PasswordError
+
+
+def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
+    """The objects that the document uses, as a file: in object streams, which PDF/A-1 does not have.
+
+    `encryption` and `parameters` are as for pikepdf; by default, the passwords and permissions of the document stay.
+    """
+    if encryption:
+        archive_claims.remove_claim(document)
+    kept = document.is_encrypted if encryption is None else encryption
+    is_old = archive_claims.part_of(document) == 1
+    mode = ObjectStreamMode.disable if is_old else ObjectStreamMode.generate
+    file = BytesIO()
+    document.save(file, object_stream_mode=mode, encryption=kept, **parameters)
+    return file.getvalue()
 
 
 def _sharing(item: Any) -> Iterator[Any]:

@@ -62,22 +62,27 @@ def with_focus(
     return raster, lambda _: found
 
 
-def on_canvas(frame: Frame, size: Size, position: tuple[int, int], fill: Fill | None) -> Frame:
+def on_canvas(
+    frame: Frame, size: Size, position: tuple[int, int], fill: Fill | None, *, transparent: bool = False
+) -> Frame:
     """`frame` on a canvas of `size`. The canvas has alpha if the frame has, or if `fill` is translucent.
 
-    Without `fill`, the canvas is transparent if the frame has alpha, otherwise white.
+    Without `fill`, the canvas is transparent if the frame has alpha, or if it is to be `transparent` and the frame has
+    no inks; otherwise white.
     """
     if frame.size == size:
         return frame
     if isinstance(frame.pixels, Image.Image):
         frame = replace(frame, pixels=resampling.continuous(frame.pixels))
     mode = frame.pixels.mode
-    red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
+    is_clear = mode in ("LA", "RGBA") or (transparent and mode != "CMYK")
+    red, green, blue, alpha = fill or (*color.WHITE, 0 if is_clear else 255)
     alpha = alpha // 255 * 255  # a translucent background is laid under the whole image later
     if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
         frame = profiles.in_color_space(frame, gray=False)
         mode = frame.pixels.mode
     has_alpha = mode in ("LA", "RGBA")
+    frame = replace(frame, padded=frame.padded or (fill is None and is_clear and not has_alpha))
     profile = color.matching_profile(mode, frame.icc_profile)
     samples = color.color_in((red, green, blue), mode.removesuffix("A"), profile)
     if has_alpha or alpha < 255:

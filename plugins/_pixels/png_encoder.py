@@ -99,20 +99,26 @@ def encode(
     dither: Dither = 1,
     quality: Quality | None = None,
 ) -> bytes:
-    if palette or colors:
+    if raster.count > 1:
+        _warn_ignored(progressive=progressive, palette=palette, colors=colors, dither=dither != 1, quality=quality)
+    elif palette or colors:
         raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
     if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     levels = _LEVELS_OF_PALETTES[effort - 1] if palette or colors else (_LEVELS[effort - 1],)
     frames = list(raster.frames)
     if len(frames) > 1:
-        if progressive:
-            FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
         return _encode_animation(raster, frames, _LEVELS[effort - 1])
     pixels = frames[0].pixels
     metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
     bits = _bits(pixels, raster.source.bit_depth)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
+
+
+def _warn_ignored(**given: object) -> None:
+    """Warns of options that have no effect on an animation, whose frames would have the same palette."""
+    if names := [name for name, value in given.items() if value]:
+        FidelityWarning.issue("option_ignored", f"Options without effect on animated PNG: {', '.join(names)}.")
 
 
 def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
@@ -132,10 +138,7 @@ def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
 
 
 def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:
-    """The raster whose frame has a palette. An animation, whose frames would have the same one, stays as it is."""
-    if raster.count > 1:
-        FidelityWarning.issue("option_ignored", "palette has no effect on animated PNG.")
-        return raster
+    """The raster whose frame has a palette."""
     frame = raster.first_frame()
     image = with_palette(frame.image, colors, dither, quality)
     return replace(raster, frames=[replace(frame, pixels=image)], origin=None)

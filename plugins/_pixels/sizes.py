@@ -139,7 +139,7 @@ def focus_of(gravity: str) -> Focus:
     """The point that a gravity names; the middle for ATTENTION."""
     if "," in gravity:
         x, y = map(float, gravity.split(","))
-        return min(x, 1), min(y, 1)
+        return x, y
     x = 0 if gravity.endswith("west") else 1 if gravity.endswith("east") else 0.5
     y = 0 if gravity.startswith("north") else 1 if gravity.startswith("south") else 0.5
     return x, y

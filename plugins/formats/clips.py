@@ -304,7 +304,7 @@ def _mux(container: av.container.OutputContainer, packets: Iterable[Any], durati
 
 
 def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], int], **options: str) -> AnyConversion:
-    @conversion(RASTER, target, loss=Loss.DETAIL, cost=8, memory=8, capabilities=_CAPABILITIES)
+    @conversion(RASTER, target, loss=Loss.DETAIL, cost=8, memory=8, capabilities=_CAPABILITIES, without=("loop",))
     def encode(raster: Raster, *, quality: Quality = 75) -> bytes:
         file = BytesIO()
         with av.open(file, "w", format=muxer, options=_REPRODUCIBLE) as container:

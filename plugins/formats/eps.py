@@ -327,7 +327,6 @@ from_raster = conversion(
     memory=16,
     terminal=True,
     capabilities=postscript.CAPABILITIES,
-    without=("dpi",),
 )(postscript.from_raster)
 
 

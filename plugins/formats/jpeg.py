@@ -8,6 +8,7 @@ from PIL import Image
 
 from engine import (
     RASTER,
+    FidelityWarning,
     FileFormat,
     Loss,
     Origin,
@@ -118,6 +119,7 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
         if subsampling in (None, own["subsampling"]):
             kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
             if kept is not None:
+                _warn_kept(effort)
                 return kept
     frame = raster.first_frame()
     if own and raster.origin and frame.size == raster.origin.size:  # the file must not grow
@@ -131,6 +133,11 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
     return pillow.encode_jpeg(
         frame.image, **parameters, optimize=optimize, progressive=progressive, **_metadata(raster, frame.icc_profile)
     )
+
+
+def _warn_kept(effort: int) -> None:
+    if effort > _DEFAULT_EFFORT:
+        FidelityWarning.issue("option_ignored", "effort has no effect where the coding of the JPEG is kept.")
 
 
 def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from engine import (
 from engine.option_types import (
     Dpi,
     Flip,
+    InputPassword,
     Metadata,
     Pages,
     Password,
@@ -52,7 +53,7 @@ from plugins.formats.jpeg import JPEG
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._pdf import active_content, compression
+    from plugins._pdf import active_content, archive_claims, compression
     from plugins._pdf.images import image_pages
     from plugins._pdf.text import texts
 
@@ -112,10 +113,12 @@ def write(
     metadata: Metadata = "safe",
     quality: Quality | None = None,
     dpi: Dpi | None = None,
-    password: Password | None = None,
+    password: InputPassword | None = None,
     sanitize: Sanitize = False,
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
+    if metadata == "none" and archive_claims.claimed_part(document.get_xml_metadata().encode()):
+        archive_claims.warn_removed()
     filter_document(document, metadata)
     data = active_content.check_file(to_bytes(document), password or "", sanitize=sanitize)
     if quality is None and dpi is None:
@@ -151,7 +154,8 @@ def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
 
 def to_bytes(document: pymupdf.Document) -> bytes:
     """The document as a compressed file without unused objects. Its encryption is kept."""
-    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=pymupdf.PDF_ENCRYPT_KEEP)
+    streams = int(archive_claims.claimed_part(document.get_xml_metadata().encode()) != 1)  # PDF/A-1 has no such ones
+    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=streams, encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 
 

@@ -71,14 +71,14 @@ def _with_corners(frame: Frame, radius: float) -> Frame:
         alpha = np.array(image.getchannel("A"))
         _round(alpha, radius)
         image.putalpha(Image.fromarray(alpha))
-        return replace(frame, pixels=image)
+        return replace(frame, pixels=image, padded=False)
     array, mode = pixels.array, pixels.mode
     if not mode.endswith("A"):
         opaque = np.full(array.shape[:2], 1 if array.dtype.kind == "f" else 65535, array.dtype)
         array, mode = np.dstack((array, opaque)), mode + "A"
     array = array.copy()
     _round(array[..., -1], radius)
-    return replace(frame, pixels=DeepPixels(array, mode))
+    return replace(frame, pixels=DeepPixels(array, mode), padded=False)
 
 
 def _round(alpha: NDArray[Any], radius: float) -> None:

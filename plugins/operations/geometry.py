@@ -126,8 +126,8 @@ def resize(
 ) -> Raster:
     """Resizes each frame. Images that are not drawn from vectors become larger only with `enlarge`.
 
-    `contain` pads with `background`, by default transparent if the image has alpha, otherwise white. Raises
-    InvalidOption if the result would exceed MAX_PIXELS.
+    `contain` pads with `background`, by default transparent where the target can be. Raises InvalidOption if the
+    result would exceed MAX_PIXELS.
     """
     _warn_ignored(sizing, gravity, placed=raster.request.placed)
     if not sizing.is_given:
@@ -154,9 +154,15 @@ def resize(
         whole, kept, canvas = sizing.sizes(full, enlarge=enlarge)
         box = scaled_box((*offset(focus(frame), whole, kept), *kept), whole, frame.size)
         frame = replace(frame, pixels=resampling.resample(frame.pixels, kept, box), full_size=None)
-        return canvases.on_canvas(frame, canvas, offset(focus_of(gravity), canvas, kept), fill) if canvas else frame
+        if canvas is None:
+            return frame
+        return canvases.on_canvas(frame, canvas, offset(focus_of(gravity), canvas, kept), fill, transparent=True)
 
-    return _resized(raster, fitted, new_size)
+    resized = _resized(raster, fitted, new_size)
+    if pads and resized.sample:
+        sample = canvases.continuous(resized.sample)
+        resized = replace(resized, sample=canvases.on_canvas(sample, (2, 1), (0, 0), fill, transparent=True))
+    return resized
 
 
 def _resized(raster: Raster, fitted: Callable[[Frame], Frame], new_size: Callable[[Size], Size]) -> Raster:

@@ -20,12 +20,12 @@ from engine import (
     color,
     transform,
 )
+from engine.option_types import SHARE
 from plugins._color import profiles
 from plugins._pixels import canvases, overlay
 from plugins._pixels.overlay import ImageMark, Layout, Mark, TextMark
 from plugins.operations import effects
 
-_SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
 Watermark: TypeAlias = Annotated[
     Raster,
     InputFile(
@@ -46,7 +46,7 @@ WatermarkText: TypeAlias = Annotated[
 WatermarkPosition: TypeAlias = Annotated[
     str,
     Field(
-        pattern=rf"^(tile|center|(north|south)(east|west)?|east|west|\s*{_SHARE}\s*,\s*{_SHARE}\s*)$",
+        pattern=rf"^(tile|center|(north|south)(east|west)?|east|west|\s*{SHARE}\s*,\s*{SHARE}\s*)$",
         examples=["southeast", "tile", "0.5,0.9"],
         description="Where the watermark is: center, north, northeast and so on; around the point x,y (0 to 1) as far "
         "as the edges allow; tile repeats it.",

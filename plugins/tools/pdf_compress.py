@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
@@ -38,11 +37,10 @@ def compress(
     """Makes a PDF smaller: images are reduced and recompressed, fonts subset, and duplicates and unused parts go."""
     document = documents.open_document(data, password)
     count = len(document.pages)
-    has_active_content = active_content.check_active_content(document, sanitize=sanitize)
-    must_change = (has_active_content and sanitize) or documents.needs_repair(data)
-    with warnings.catch_warnings(record=True) as losses:
-        warnings.simplefilter("always")
-        form_fields.remove_signatures(document)
+    active_content.check_active_content(document, sanitize=sanitize)
+    # The original can have active content that nothing refers to.
+    must_change = sanitize or documents.needs_repair(data)
+    form_fields.remove_signatures(document)
     optimized = compression.optimize(document, password or "")
 
     def encode(quality: int) -> EncodedFile:
@@ -53,8 +51,5 @@ def compress(
     file = encode(quality) if max_bytes is None else best_within(encode, max_bytes, quality)
     if file.data is data:
         message = "The original is the result, because compressing does not make it smaller."
-        FidelityWarning.issue("kept_original", message)
-        losses = []
-    for loss in losses:
-        warnings.warn(loss.message, stacklevel=1)
+        FidelityWarning.issue("kept_original", message, of_original=True)
     return ToolResult(file, facts={"original_page_count": count})

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import EncodedFile, ToolResult, lazy_imports, split_list, tool
+from engine import EncodedFile, PageRanges, ToolResult, lazy_imports, tool
 from engine.option_types import Password, Sanitize
-from plugins._pdf.pages.page_order import read_order
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
@@ -20,7 +19,7 @@ TEMPLATE = "documents"
 
 
 def _check_order(text: str) -> str:
-    read_order(split_list(text))
+    PageRanges.parse(text)
     return text
 
 
@@ -42,7 +41,7 @@ def extract_pages(
     """Makes a PDF with these pages of a PDF, in this order, with what belongs to them."""
     document = documents.open_document(data, password)
     count = len(document.pages)
-    numbers = read_order(split_list(pages), count)
+    numbers = PageRanges.parse(pages).order(count)
     form_fields.remove_signatures(document)
     parts.keep_pages(document, numbers)
     file = EncodedFile(documents.save_document(document, sanitize=sanitize), pages=len(numbers))

@@ -14,7 +14,7 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import form_fields
+    from plugins._pdf import archive_claims, form_fields
     from plugins._pdf.pages import merge as merging
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.merge")
@@ -44,6 +44,9 @@ def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: Inpu
         )
     if any(document.is_encrypted for document in documents):
         FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
+    if len({*map(archive_claims.claim_of, documents)}) > 1:
+        for document in documents:
+            archive_claims.remove_claim(document)
     version = max(document.pdf_version for document in documents)
     for number, document in enumerate(documents):
         form_fields.remove_signatures(document)

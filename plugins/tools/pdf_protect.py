@@ -1,4 +1,4 @@
-"""Encrypts a PDF with passwords and permissions."""
+"""Encrypts PDF files with passwords and permissions: those of clients, and results of conversions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import EncodedFile, lazy_imports, split_list, tool
-from engine.option_types import Password, Sanitize
+from engine import EncodedFile, lazy_imports, split_list, tool, transform
+from engine.option_types import InputPassword, Password, Sanitize
+from plugins._pdf.passwords import prepared
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents, form_fields, objects
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
@@ -31,8 +32,11 @@ _PERMISSIONS = {
 
 
 def _check_password(text: str) -> str:
-    if len(text.encode()) > _MAX_PASSWORD:
+    found = prepared(text)
+    if len(found.encode()) > _MAX_PASSWORD:
         raise ValueError(f"must have at most {_MAX_PASSWORD} bytes.")
+    if text and not found:
+        raise ValueError("must have visible characters.")
     return text
 
 
@@ -85,15 +89,35 @@ def protect(
     sanitize: Sanitize = False,
 ) -> EncodedFile:
     """Encrypts a PDF by AES with 256 bits."""
-    if not (user_password or owner_password):
-        raise documents.missing_option(("user_password", "owner_password"))
+    encryption = _encryption(user_password, owner_password, allow)
     document = documents.open_document(data, password)
     form_fields.remove_signatures(document)
+    result = documents.save_document(document, sanitize=sanitize, encryption=encryption)
+    return EncodedFile(result, pages=len(document.pages), secrets={"password": encryption.user})
+
+
+@transform(PDF)
+def protect_result(
+    data: bytes,
+    *,
+    user_password: UserPassword | None = None,
+    owner_password: OwnerPassword | None = None,
+    allow: Allow | None = None,
+    password: InputPassword | None = None,
+) -> EncodedFile:
+    """Encrypts the result of a conversion, which can have the encryption of its input."""
+    encryption = _encryption(user_password, owner_password, allow)
+    with objects.open_pdf(data, password or "") as document:
+        return EncodedFile(objects.saved(document, encryption=encryption), secrets={"password": encryption.user})
+
+
+def _encryption(user_password: str | None, owner_password: str | None, allow: str | None) -> pikepdf.Encryption:
+    """The encryption with these passwords and permissions. Raises InvalidOption if there is no password."""
+    if not (user_password or owner_password):
+        raise documents.missing_option(("user_password", "owner_password"))
     names = _PERMISSIONS if allow is None else _allowed(allow)
     granted = {field for name in names for field in _PERMISSIONS[name]}
     permissions = {field: field in granted for fields in _PERMISSIONS.values() for field in fields}
-    allowed = pikepdf.Permissions(**permissions)
-    owner = owner_password or token_urlsafe()
-    encryption = pikepdf.Encryption(user=user_password or "", owner=owner, R=6, allow=allowed)
-    result = documents.save_document(document, sanitize=sanitize, encryption=encryption)
-    return EncodedFile(result, pages=len(document.pages), secrets={"password": user_password or ""})
+    owner = prepared(owner_password) if owner_password else token_urlsafe()
+    user = prepared(user_password or "")
+    return pikepdf.Encryption(user=user, owner=owner, R=6, allow=pikepdf.Permissions(**permissions))

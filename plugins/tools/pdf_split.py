@@ -8,9 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import ConversionError, EncodedFile, InvalidOption, ToolResult, lazy_imports, split_list, tool
+from engine import ConversionError, EncodedFile, InvalidOption, PageRanges, ToolResult, lazy_imports, split_list, tool
 from engine.option_types import Password, Sanitize
-from plugins._pdf.pages.page_order import read_order
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
@@ -21,15 +20,14 @@ MODULES = ("plugins._pdf.pages.parts",)
 TEMPLATE = "documents"
 
 
-def _groups(text: str) -> list[list[str]]:
-    """The items of each group of pages: separated by semicolons, or an array in JSON with a group as each item."""
+def _groups(text: str) -> list[PageRanges]:
+    """The groups of pages: separated by semicolons, or an array in JSON with a group as each item."""
     groups = split_list(text) if text.strip().startswith("[") else text.rstrip("; ").split(";")
-    return [group.split(",") for group in groups]
+    return [PageRanges.parse(group) for group in groups]
 
 
 def _check_groups(text: str) -> str:
-    for group in _groups(text):
-        read_order(group)
+    _groups(text)
     return text
 
 
@@ -68,7 +66,7 @@ def split(
         if every is not None:
             parts = [("", [*range(first, min(first + every, count))]) for first in range(0, count, every)]
         elif pages is not None:
-            parts = [("", read_order(group, count)) for group in _groups(pages)]
+            parts = [("", group.order(count)) for group in _groups(pages)]
         else:
             parts = _chapters(divider.outline.chapters, count)
         digits = max(2, len(str(len(parts))))

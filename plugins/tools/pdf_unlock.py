@@ -18,8 +18,7 @@ def unlock(data: bytes, *, password: Password | None = None, sanitize: Sanitize 
     """Removes the passwords and restrictions of a PDF, one of whose passwords is needed unless it opens without."""
     document = documents.open_document(data, password)
     was_encrypted = document.is_encrypted
-    if was_encrypted:
-        form_fields.remove_signatures(document)
+    form_fields.remove_signatures(document)
     result = documents.save_document(document, sanitize=sanitize, encryption=False)
     if not (was_encrypted or sanitize):
         result = documents.keep_original(data, result, "it is not encrypted")

@@ -15,7 +15,7 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import form_fields
+    from plugins._pdf import archive_claims, form_fields
     from plugins._pdf.pages import marks
 
 MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
@@ -65,6 +65,7 @@ def watermark(
         raise InvalidOption("Either text or stamp must be given.", reason=reason, param="text")
     indexes = set(PageRanges.parse(pages).indexes(page_count(document)))
     form_fields.remove_signatures(document)
+    archive_claims.remove_claim(document)  # The colors and fonts of marks may be others than PDF/A permits.
     writer = marks.MarkWriter(document)
     if stamp is None:
         mark = writer.text(text or "", _TEXT_SIZE, *_paint(color, opacity))

@@ -262,7 +262,8 @@ def test_a_long_unknown_name_is_cut() -> None:
 
 
 def test_only_passwords_are_secret() -> None:
-    assert [name for name, option in _REGISTRY.options.items() if option.secret] == ["password"]
+    secrets = [name for name, option in _REGISTRY.options.items() if option.secret]
+    assert secrets == ["password", "user_password", "owner_password"]
 
 
 @dataclass(frozen=True)
@@ -296,11 +297,12 @@ def test_a_dataclass_stands_for_several_options() -> None:
         ("1,3, ", ((1, 1), (3, 3))),
         (" 8 , 2,2 ,5-5,1 - 3 ", ((8, 8), (2, 2), (2, 2), (5, 5), (1, 3))),
         ("1-999999999", ((1, 999999999),)),
-        (" all ", ()),
+        (" all ", ((1, None),)),
+        ("4-,2 - ", ((4, None), (2, None))),
         ('[2, "5-6"]', ((2, 2), (5, 6))),
     ],
 )
-def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
+def test_text(text: str, spans: tuple[tuple[int, int | None], ...]) -> None:
     assert PageRanges.parse(text).spans == spans
 
 
@@ -317,7 +319,6 @@ def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
         "two",
         "5-3",
         "1--2",
-        "1-",
         "1.5",
         "+1",
         "1 2",
@@ -358,10 +359,15 @@ def test_all_pages() -> None:
 
 
 def test_beyond_the_last_page() -> None:
-    with pytest.raises(InvalidOption) as raised:
-        PageRanges.parse("2,1-999999999").indexes(4)
+    for text in ("2,1-999999999", "5", "9-", "1-,5-"):
+        with pytest.raises(InvalidOption) as raised:
+            PageRanges.parse(text).indexes(4)
+        assert (raised.value.reason, raised.value.details["page_count"]) == ("out_of_range", 4)
 
-    assert (raised.value.param, raised.value.details["page_count"]) == ("pages", 4)
+
+def test_ranges_to_the_last_page() -> None:
+    assert PageRanges.parse("3-,1").indexes(4) == [2, 3, 0]
+    assert PageRanges.parse("4-,2,4").order(5) == [3, 4, 1, 3]
 
 
 def test_a_password_is_never_shown() -> None:

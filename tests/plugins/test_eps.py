@@ -22,6 +22,7 @@ from tests.support.results import readers
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.profiles import srgb_profile, swapped_profile
+from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _DRAWING = b"1 0 0 setrgbcolor 100 100 50 50 rectfill showpage\n"
@@ -401,3 +402,21 @@ def test_no_line_of_data_is_a_comment() -> None:
     lines = _convert(saved(image, "PNG"), "eps").partition(b"} exec\n")[2].splitlines()
 
     assert [line for line in lines if line.startswith(b"%")] == [b"%%EOF"]
+
+
+@pytest.mark.parametrize(("source", "orientation"), [("JPEG", 1), ("JPEG", 6), ("PNG", 1)])
+def test_images_have_the_size_of_their_resolution(source: str, orientation: int) -> None:
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    image = photo((150, 100))
+    data = saved(image, source, exif=tags.tobytes())
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], "eps", options={"dpi": 144})
+
+    result = pipeline.run(plan, [data], {"dpi": 144})
+
+    size = (75, 50) if orientation == 1 else (50, 75)
+    with pymupdf.open("pdf", _convert(result.data, "pdf")) as document:
+        assert tuple(document[0].rect.br) == pytest.approx(size, abs=0.1)
+    assert b"/DCTDecode" in result.data or source == "PNG"
+    assert [step for step in plan.step_names if "-> jpeg" in step] == []  # not encoded again
+    assert result.outcome.warnings == ()

@@ -115,7 +115,7 @@ def _quality(pair: Pair) -> None:
     without_loss = pair.target.name == "eps" and not any(pair.base["lossy"])
     if without_loss or (pair.target.name == "pdf" and pair.source.name in _BILEVEL):
         assert "quality_ignored" in codes(low)
-        assert _stable(low.data) == _stable(pair.result.data)
+        assert stable(low.data) == stable(pair.result.data)
         return
     assert low.data != high.data
     if not options:
@@ -201,6 +201,17 @@ def _password(pair: Pair) -> None:
     for options in ({}, {"password": "wrong"}):
         with pytest.raises(UnknownFormat):
             encrypted.convert(options)
+
+
+def _protect(pair: Pair) -> None:
+    """The pages stay as they are."""
+    result = pair.convert({"user_password": "secret", "allow": "print"})
+    with pymupdf.open(stream=result.data, filetype="pdf") as document:
+        assert document.authenticate("secret")
+        assert not document.permissions & pymupdf.PDF_PERM_COPY
+        plain = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_NONE)
+    assert facts("pdf", plain) == pair.base
+    assert codes(result) == codes(pair.result)
 
 
 def _sanitize(pair: Pair) -> None:
@@ -289,6 +300,9 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "max_bytes": ({"max_bytes": 1_000_000}, _max_bytes),
     "pages": ({"pages": "1"}, _pages),
     "password": ({"password": "secret"}, _password),
+    "user_password": ({"user_password": "secret"}, _protect),
+    "owner_password": ({"owner_password": "secret"}, _protect),
+    "allow": ({"user_password": "secret", "allow": "print"}, _protect),
     "sanitize": ({"sanitize": True}, _sanitize),
 }
 
@@ -365,7 +379,7 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
 
     result = pair.convert(defaults | unused)
 
-    assert _stable(result.data) == _stable(pair.result.data)
+    assert stable(result.data) == stable(pair.result.data)
     ignored = {"quality_ignored"} & {f"{name}_ignored" for name in unused}
     listed = unused.keys() - {"quality", "pages"}  # every file has a first page
     ignored |= {"option_ignored"} if listed else set()
@@ -374,7 +388,7 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
     assert all(re.search(rf"\b{name}\b", text) for name in listed)
 
 
-def _stable(data: bytes) -> bytes:
+def stable(data: bytes) -> bytes:
     """The file without identifiers and dates, which differ each time."""
     dates = rb"^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|<xmp:.*Date>.*"
     identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+"

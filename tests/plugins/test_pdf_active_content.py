@@ -168,6 +168,29 @@ def test_escaped_names_are_found(plain: bytes, escaped: bytes) -> None:
         assert _warnings(tool(data)) == ["The PDF has active content, which sanitize removes: JavaScript, Launch."]
 
 
+def test_nothing_names_a_program_that_is_removed() -> None:
+    kept = _names("/EmbeddedFiles", "text", _file("a.txt", b"text"))
+    for program in (
+        _names("/EmbeddedFiles", "name", _file("run.exe", b"MARK")),
+        _annotation("/FileAttachment", FS=_file("a.js", b"MARK")),
+    ):
+        sanitized = _convert(pdf.document("A", 1, program), sanitize=True).data
+        with pdf.opened(sanitized) as read:
+            assert list(read.attachments) == []
+            assert list(read.pages[0].obj.get("/Annots", ())) == []
+    with pdf.opened(_convert(pdf.document("A", 1, kept), sanitize=True).data) as read:
+        assert list(read.attachments) == ["text"]
+
+
+def test_compressed_files_have_no_program_that_nothing_refers_to() -> None:
+    once = pdf.compress(pdf.document("A", 1)).data
+    with pikepdf.open(BytesIO(once)) as made:
+        unused = b"%d 0 obj<</Type/EmbeddedFile/Length 7>>stream\nMZ MARK\nendstream endobj\n" % len(made.objects)
+    data = once.replace(b"%%EOF", unused + b"%%EOF")
+
+    assert b"MARK" not in pdf.compress(data, sanitize=True).data
+
+
 def test_it_is_told_of_an_original_that_is_the_result() -> None:
     """The original is the result if converting it makes it larger."""
     data = pdf.without_object_streams(pdf.document("A", 1, pdf.link(0, A=_SCRIPT)))

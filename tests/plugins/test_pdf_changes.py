@@ -188,7 +188,7 @@ def _box(pixels: NDArray[np.float64]) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-@pytest.mark.parametrize("crop", [(), (40, 60, 290, 460)])
+@pytest.mark.parametrize("crop", [(), (40, 60, 290, 460), (-50, -70, 900, 800), (900, 60, -50, 460)])
 def test_marks_are_upright_at_their_position(rotation: int, crop: tuple[int, ...]) -> None:
     stamp = image_file(Image.new("RGB", (80, 40), "red"), "PNG")
     for position, (column, row) in _POSITIONS.items():

@@ -8,9 +8,10 @@ import pypdfium2
 import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, String
 
-from engine import ConversionError
+from engine import ConversionError, InvalidOption
 from engine.mupdf import pymupdf
-from tests.support.results.conversions import ToolRun, run_tool
+from tests.support.results.conversions import ToolRun, codes, convert, run_tool
+from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import (
     annotate,
     at,
@@ -342,6 +343,65 @@ def test_either_password_opens_the_file_in_all_readers(passwords: dict[str, Any]
 
 
 @pytest.mark.parametrize(
+    ("typed", "stored"),
+    [("\uff50ass", "pass"), ("pa\u00adss", "pass"), ("Ⅸ", "IX"), ("a\u00a0b", "a b"), ("ka\u0308se", "käse")],
+)
+def test_passwords_are_prepared_as_the_standard_says(typed: str, stored: str) -> None:
+    data = run_tool("pdf-protect", _DATA, user_password=typed).data
+
+    assert opened(data, stored).user_password_matched
+    assert pypdfium2.PdfDocument(data, password=stored)[0].get_textpage().get_text_bounded() == "A page 1"
+
+
+def test_passwords_open_files_of_programs_that_prepare_none() -> None:
+    typed = "pa\u00adss"
+    data = run_tool("pdf-protect", _DATA, user_password=typed).data
+    others = saved(pikepdf.open(BytesIO(_DATA)), encryption=pikepdf.Encryption(user=typed, owner="owner", R=6))
+
+    for file in (data, others):
+        assert run_tool("pdf-unlock", file, password=typed).codes == set()
+        assert codes(convert(file, "pdf", password=typed, quality=50)) <= {"quality_ignored"}
+
+
+@pytest.mark.parametrize("source", [*("txt", "svg", "eps", "png", "jpeg", "tiff", "pdf")])
+def test_conversions_protect_their_result(source: str) -> None:
+    data = sample(source)
+
+    given = {"user_password": "\uff55ser", "owner_password": "owner", "allow": "print"}
+    protected, plain = convert(data, "pdf", source, **given), convert(data, "pdf", source)
+
+    with opened(protected.data, "user") as read:
+        assert (read.encryption.R, read.allow.print_highres, read.allow.extract) == (6, True, False)
+    assert opened(protected.data, "owner").owner_password_matched
+    assert codes(protected) == codes(plain)
+    assert not opened(plain.data).is_encrypted
+
+
+def test_a_password_for_a_file_that_opens_without_one_is_told() -> None:
+    for source in ("txt", "png", "pdf"):
+        result = convert(sample(source), "pdf", source, password="secret")
+        (warned,) = result.outcome.warnings
+        assert (warned.code, "password" in warned.message) == ("option_ignored", True)
+        assert not opened(result.data).is_encrypted
+    owned = run_tool("pdf-protect", _DATA, owner_password="owner").data
+    assert codes(convert(owned, "pdf", password="owner")) == set()
+    assert codes(convert(owned, "pdf", password="wrong")) == {"option_ignored"}
+
+
+def test_new_passwords_of_a_conversion_replace_the_old_ones() -> None:
+    locked = run_tool("pdf-protect", _DATA, user_password="old", allow="print").data
+
+    again = convert(locked, "pdf", password="old", user_password="new", metadata="all").data
+
+    assert opened(again, "new").allow.extract
+    with pytest.raises(pikepdf.PasswordError):
+        pikepdf.open(BytesIO(again), password="old")
+    with pytest.raises(InvalidOption) as raised:
+        convert(_DATA, "pdf", allow="print")
+    assert raised.value.param == "user_password"
+
+
+@pytest.mark.parametrize(
     ("allow", "expected"),
     [
         (None, {"print", "copy", "modify", "annotate", "forms"}),
@@ -381,6 +441,8 @@ def test_the_random_password_of_the_owner_is_another_one_each_time() -> None:
         ({"user_password": ""}, "user_password"),
         ({"user_password": "u", "allow": "print,everything"}, "allow"),
         ({"user_password": "ü" * 64}, "user_password"),
+        ({"user_password": "a\x07"}, "user_password"),
+        ({"owner_password": "\u00ad"}, "owner_password"),
         ({"owner_password": "u" * 128}, "owner_password"),
     ],
 )
@@ -425,5 +487,5 @@ def test_no_password_is_needed_where_that_of_users_is_empty() -> None:
 def test_a_file_without_encryption_stays_as_it_is() -> None:
     result = run_tool("pdf-unlock", _DATA, password="needless")
 
-    assert (result.data, result.codes) == (_DATA, {"kept_original"})
+    assert (result.data, result.codes) == (_DATA, {"kept_original", "option_ignored"})
     assert run_tool("pdf-unlock", _DATA, sanitize=True).codes == set()

@@ -6,7 +6,7 @@ import pytest
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.support.results.conversions import ToolRun, run_tool
+from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.results.pdf_checks import complaints
 from tests.support.samples.pdf_documents import READING, REGISTRY, opened, saved
 from tests.support.samples.tool_requests import ToolRequest, tool_requests
@@ -90,10 +90,9 @@ def _objects(data: bytes) -> bytes:
         return saved(read, object_stream_mode=pikepdf.ObjectStreamMode.disable, encryption=False)
 
 
-@pytest.mark.parametrize("name", [name for name in _WRITING if name in READING and name != "pdf-delete-pages"])
-def test_broken_signatures_are_told(name: str) -> None:
-    request = _REQUESTS[name]
-    signed = opened(request.inputs[0])
+def _signed(data: bytes) -> bytes:
+    """The document with a signature on its first page."""
+    signed = opened(data)
     value = pikepdf.Dictionary(Type=pikepdf.Name.Sig, Contents=pikepdf.String("x"))
     keys = {"/Type": "/Annot", "/Subtype": "/Widget", "/FT": "/Sig"}
     names = {key: pikepdf.Name(name) for key, name in keys.items()}
@@ -102,7 +101,62 @@ def test_broken_signatures_are_told(name: str) -> None:
     )
     signed.pages[0].obj.Annots = pikepdf.Array([widget])
     signed.Root.AcroForm = pikepdf.Dictionary(Fields=pikepdf.Array([widget]), SigFlags=3)
+    return saved(signed)
 
-    result = _run(name, request, saved(signed))
+
+@pytest.mark.parametrize("name", [name for name in _WRITING if name in READING and name != "pdf-delete-pages"])
+def test_broken_signatures_are_told(name: str) -> None:
+    request = _REQUESTS[name]
+
+    result = _run(name, request, _signed(request.inputs[0]))
 
     assert ("signature_invalidated" in result.codes) is ("kept_original" not in result.codes)
+
+
+@pytest.mark.parametrize("options", [{}, {"metadata": "all"}, {"pages": "1"}, {"pages": "2"}, {"sanitize": True}])
+def test_conversions_break_signatures(options: dict[str, str | bool]) -> None:
+    data = _signed(_REQUESTS["pdf-rotate"].inputs[0])
+
+    result = convert(data, "pdf", **options)
+
+    assert codes(result) == {"signature_invalidated"}
+    with opened(result.data) as changed:
+        assert all("/V" not in field for field in changed.Root.get("/AcroForm", {"/Fields": []})["/Fields"])
+        assert "/Perms" not in changed.Root
+    assert codes(convert(data, "png", pages="2")) == set()
+
+
+def test_a_file_that_stays_as_it_is_loses_nothing() -> None:
+    data = _signed(_REQUESTS["pdf-rotate"].inputs[0])
+
+    for name in ("pdf-ocr", "pdf-unlock"):
+        result = run_tool(name, data)
+        assert (result.data, result.codes) == (data, {"kept_original"})
+    assert run_tool("pdf-unlock", data, sanitize=True).codes == {"signature_invalidated"}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_password_that_opens_nothing_is_told(name: str) -> None:
+    request = _REQUESTS[name]
+
+    assert "option_ignored" in _run(name, request, password="needless").codes
+    assert "option_ignored" not in _run(name, request).codes
+
+
+def test_a_password_that_opens_one_of_several_files_is_used() -> None:
+    first, second = _REQUESTS["pdf-merge"].inputs
+    locked = run_tool("pdf-protect", second, user_password="user").data
+
+    assert run_tool("pdf-merge", first, locked, password="user").codes == {"encryption_dropped"}
+
+
+@pytest.mark.parametrize("name", [name for name in READING if "pages" in REGISTRY.tool_options(name)])
+def test_ranges_end_at_the_last_page(name: str) -> None:
+    request = _REQUESTS[name]
+    others = {key: value for key, value in request.options.items() if key not in ("pages", "bookmarks")}
+
+    run_tool(name, *request.inputs, files=request.files, **others, pages="2-")
+    for beyond in ("9-", "9", "2-9"):
+        with pytest.raises(ConversionError) as raised:
+            run_tool(name, *request.inputs, files=request.files, **others, pages=beyond)
+        assert (raised.value.param, raised.value.reason) == ("pages", "out_of_range")

@@ -314,6 +314,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "active_content": "nothing; the PDF runs scripts, programs or other actions, which `sanitize` removes",
         "alpha_flattened": "transparency; the image is placed on the `background`, which is white by default",
         "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
+        "archive_claim_removed": "the claim to be PDF/A, of a PDF that is changed as PDF/A does not permit",
         "attachments_dropped": "files that are attached to a PDF",
         "color_converted": "colors of CMYK or Lab, which become sRGB",
         "colors_reduced": "colors beyond those that the target supports: 256, gray, or black and white",

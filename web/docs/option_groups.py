@@ -116,7 +116,10 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
             "landscape": "Landscape",
             "margin": "Margin (mm)",
             "font_size": "Size of text",
-            "password": "Password",
+            "password": "Password of the file",
+            "user_password": "Password of the PDF",
+            "owner_password": "Owner's password of the PDF",
+            "allow": "Permissions of the PDF",
         },
         {
             "pages": "page range first page split frame",
@@ -128,6 +131,9 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
             "page_size": "paper a4 letter format",
             "landscape": "orientation portrait",
             "password": "encrypted locked protected unlock",
+            "user_password": "protect encrypt lock",
+            "owner_password": "protect encrypt restrict",
+            "allow": "permissions restrict print copy",
         },
     ),
     OptionGroup(

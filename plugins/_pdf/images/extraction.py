@@ -13,6 +13,7 @@ from engine import MAX_PIXELS
 from engine.mupdf import pymupdf
 from plugins._jpeg.segments import inspect_coding
 from plugins._pdf.name_trees import Ids, as_list
+from plugins._pdf.passwords import authenticate
 from plugins._pdf.resources import drawn_objects
 from plugins._pixels import pillow
 
@@ -27,7 +28,7 @@ class Extractor:
     def __init__(self, document: Pdf, data: bytes, password: str) -> None:
         self._pages = list(document.pages)
         self._shown = pymupdf.open(stream=data, filetype="pdf")
-        self._shown.authenticate(password)
+        authenticate(self._shown, password)
 
     def find(self, indexes: Iterable[int], min_pixels: int) -> list[Object]:
         """The different images that these pages draw, without masks, of at least so many pixels."""

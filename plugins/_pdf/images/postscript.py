@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import ceil
 from types import MappingProxyType
 
 from PIL import Image, ImageChops
 
 from engine import Raster, Size, TargetCapabilities, color, lazy_imports
-from engine.option_types import Metadata, Quality
+from engine.option_types import Dpi, Metadata, Quality
 from plugins._jpeg import embedding
 from plugins._jpeg.embedding import JPEG_QUALITY, PLACEMENTS, EmbeddableJpeg, warn_quality_ignored
 from plugins._jpeg.segments import open_file
@@ -20,18 +21,20 @@ with lazy_imports():
 MODULES = ("numpy", "imagecodecs._deflate", "PIL.MpoImagePlugin")
 
 _FLATE = "/FlateDecode"
+_POINTS = 72  # per inch
 _DEFLATE_LEVEL = 6  # libdeflate
 _SRGB_TOLERANCE = 3  # 8-bit levels
 _SPACES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"1": ("DeviceGray", 1), "L": ("DeviceGray", 1), "RGB": ("DeviceRGB", 3), "CMYK": ("DeviceCMYK", 4)}
 )
-CAPABILITIES = TargetCapabilities(tuple(_SPACES))
+CAPABILITIES = TargetCapabilities(tuple(_SPACES), metadata=frozenset({"resolution"}))
 """What an EPS with an image can store."""
 _LINE = 60  # bytes of data in a line of 75 characters
 _BLOCK = _LINE * 10_000
 
 _PROGRAM = """%!PS-Adobe-3.0 EPSF-3.0
 %%BoundingBox: 0 0 {page_width} {page_height}
+%%HiResBoundingBox: 0 0 {width_in_points:g} {height_in_points:g}
 %%LanguageLevel: 3
 %%DocumentData: Clean7Bit
 %%Pages: 1
@@ -53,15 +56,15 @@ Encoded flushfile
 _END = b"~>\nrestore\nshowpage\n%%EOF\n"
 
 
-def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", dpi: Dpi | None = None) -> bytes:
     """Contains the JPEG with unchanged pixels, unless they are gray or RGB in another profile than sRGB."""
     embeddable = embedding.prepare(data, metadata)
     if embeddable.icc_profile and embeddable.mode == "CMYK":
         color.warn_profile_dropped()
     elif embeddable.icc_profile and not _is_srgb(embeddable):
         _, image = open_file(data)
-        return from_raster(pillow.to_raster(image, [0], lossy=True).converted_for(CAPABILITIES))
-    return _draw_jpeg(embeddable)
+        return from_raster(pillow.to_raster(image, [0], lossy=True).converted_for(CAPABILITIES), dpi=dpi)
+    return _draw_jpeg(embeddable, dpi)
 
 
 def _is_srgb(image: EmbeddableJpeg) -> bool:
@@ -74,12 +77,12 @@ def _is_srgb(image: EmbeddableJpeg) -> bool:
     return max(difference.tobytes()) <= _SRGB_TOLERANCE
 
 
-def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
+def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY, dpi: Dpi | None = None) -> bytes:
     """Writes the first image: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
     warn_quality_ignored(raster, quality)
     image = raster.first_frame().image
     if raster.source.lossy and image.mode != "1":
-        return _draw_jpeg(embedding.prepare(pillow.encode_jpeg(image, quality=quality), "none"))
+        return _draw_jpeg(embedding.prepare(pillow.encode_jpeg(image, quality=quality), "none"), dpi)
     return image_program(
         _compress(image),
         filter_=_FLATE
@@ -87,9 +90,15 @@ def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
         else f"<< /Predictor 2 /Colors {len(image.mode)} /Columns {image.width} >> {_FLATE}",
         size=image.size,
         mode=image.mode,
-        page=image.size,
-        matrix=PLACEMENTS[1](*image.size),
+        page=_in_points(image.size, dpi),
+        matrix=PLACEMENTS[1](*_in_points(image.size, dpi)),
     )
+
+
+def _in_points(size: Size, dpi: int | None) -> tuple[float, float]:
+    """The size of an image at a resolution, by default of a point for each pixel."""
+    scale = _POINTS / (dpi or _POINTS)
+    return size[0] * scale, size[1] * scale
 
 
 def _compress(image: Image.Image) -> bytes:
@@ -101,14 +110,15 @@ def _compress(image: Image.Image) -> bytes:
     return bytes(imagecodecs.deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
 
 
-def _draw_jpeg(image: EmbeddableJpeg) -> bytes:
+def _draw_jpeg(image: EmbeddableJpeg, dpi: int | None) -> bytes:
+    page = _in_points(image.upright_size, dpi)
     return image_program(
         image.data,
         filter_="/DCTDecode",
         size=image.size,
         mode=image.mode,
-        page=image.upright_size,
-        matrix=PLACEMENTS[image.orientation](*image.upright_size),
+        page=page,
+        matrix=PLACEMENTS[image.orientation](*page),
         inverted=image.mode == "CMYK",
     )
 
@@ -119,7 +129,7 @@ def image_program(
     filter_: str,
     size: Size,
     mode: str,
-    page: Size,
+    page: tuple[float, float],
     matrix: Sequence[float],
     inverted: bool = False,
 ) -> bytes:
@@ -129,8 +139,10 @@ def image_program(
     """
     space, samples = _SPACES[mode]
     head = _PROGRAM.format(
-        page_width=page[0],
-        page_height=page[1],
+        page_width=ceil(page[0]),
+        page_height=ceil(page[1]),
+        width_in_points=page[0],
+        height_in_points=page[1],
         space=space,
         matrix=" ".join(f"{value:g}" for value in matrix),
         width=size[0],

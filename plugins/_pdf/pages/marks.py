@@ -16,6 +16,7 @@ from engine.mupdf import pymupdf
 from plugins._pdf.objects import open_pdf
 
 Matrix: TypeAlias = tuple[float, float, float, float, float, float]
+Box: TypeAlias = tuple[float, float, float, float]
 Color: TypeAlias = tuple[float, float, float]
 """Red, green and blue, from 0 to 1."""
 
@@ -49,6 +50,22 @@ class Mark:
         return self.width * across + self.height * along, self.width * along + self.height * across
 
 
+def visible_box(page: Page) -> Box:
+    """Left, bottom, right and top of the part of a page that is shown: the crop box as far as it is on the page."""
+    media, crop = (_sorted_edges(box) for box in (page.mediabox, page.cropbox))
+    left, bottom = max(media[0], crop[0]), max(media[1], crop[1])
+    right, top = min(media[2], crop[2]), min(media[3], crop[3])
+    return (left, bottom, right, top) if left < right and bottom < top else media
+
+
+def _sorted_edges(box: Object) -> Box:
+    """Left, bottom, right and top of a box, whose corners can be in any order."""
+    edges = [float(edge) for edge in box]
+    left, right = sorted(edges[::2])
+    bottom, top = sorted(edges[1::2])
+    return left, bottom, right, top
+
+
 @dataclass(frozen=True)
 class Geometry:
     """A page as it is shown: its width and height in points, and the matrix from there to the units of its content."""
@@ -59,10 +76,8 @@ class Geometry:
 
     @classmethod
     def of(cls, page: Page) -> Geometry:
-        """The geometry of a page by its crop box, rotation and unit."""
-        edges = [float(edge) for edge in page.cropbox]
-        left, right = sorted(edges[::2])
-        bottom, top = sorted(edges[1::2])
+        """The geometry of a page by its visible box, rotation and unit."""
+        left, bottom, right, top = visible_box(page)
         unit = float(page.obj.get("/UserUnit", 1)) or 1.0
         scale = 1 / unit
         rotation = int(_inherited(page.obj, "/Rotate") or 0) % 360
@@ -155,8 +170,8 @@ class MarkWriter:
         """The first page of a PDF file, at its size."""
         with open_pdf(data) as source:
             page = source.pages[0]
-            page.obj.TrimBox = page.cropbox  # the form shows this box
-            left, bottom, right, top = (float(edge) for edge in page.cropbox)
+            left, bottom, right, top = box = visible_box(page)
+            page.obj.TrimBox = Array(box)  # the form shows this box
             form = self._document.copy_foreign(page.as_form_xobject())
         form.Group = Dictionary(S=Name.Transparency)  # opacity then applies to the form as a whole
         content = f"1 0 0 1 {-left:.4f} {-bottom:.4f} cm /X Do"
@@ -189,7 +204,7 @@ class MarkWriter:
 
     def turn(self, page: Page, angle: float) -> None:
         """Turns the content of a page around its middle, counterclockwise by `angle` degrees."""
-        left, bottom, right, top = (float(edge) for edge in page.cropbox)
+        left, bottom, right, top = visible_box(page)
         x, y = (left + right) / 2, (bottom + top) / 2
         matrix = " ".join(f"{value:.6f}" for value in _turned(Mark(page.obj, 2 * x, 2 * y), x, y, angle))
         before, after = _unbalanced(page)

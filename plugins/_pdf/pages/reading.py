@@ -10,7 +10,7 @@ with lazy_imports():
     import pikepdf
 
     from engine.mupdf import pymupdf
-    from plugins._pdf import objects
+    from plugins._pdf import form_fields, objects, passwords
     from plugins._pdf.pages import parts
 
 MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.text.texts", "plugins._pdf.pages.parts")
@@ -23,7 +23,9 @@ def read_pages(data: bytes, password: str | None = None, pages: str | None = Non
     Raises UnknownFormat, reason `pdf_encrypted`, CorruptInput for a file without pages, and TooLarge.
     """
     document = pymupdf.open(stream=data, filetype="pdf")
-    if document.needs_pass and not document.authenticate(password or ""):
+    if password and not document.needs_pass and not passwords.is_of_owner(document, password):
+        passwords.warn_unused()
+    if not passwords.authenticate(document, password or ""):
         raise encrypted_error(password)
     if _has_repeated_pages(document):
         document = pymupdf.open(stream=with_distinct_pages(data, password or ""), filetype="pdf")
@@ -39,7 +41,7 @@ def read_pages(data: bytes, password: str | None = None, pages: str | None = Non
         document.select(indexes)
         return document
     document = pymupdf.open(stream=selected, filetype="pdf")
-    document.authenticate(password or "")
+    passwords.authenticate(document, password or "")
     return document
 
 
@@ -85,7 +87,10 @@ def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None
     """
     try:
         with objects.open_pdf(data, password) as document:
+            signed = form_fields.is_signed(document)
             parts.keep_pages(document, indices)
+            if signed:  # for the step that writes a PDF
+                form_fields.mark_signed(document)
             file = BytesIO()
             document.save(file, encryption=document.is_encrypted)
     except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):

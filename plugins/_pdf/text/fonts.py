@@ -11,6 +11,7 @@ from engine.mupdf import pymupdf
 from plugins._pdf import flate
 from plugins._pdf.name_trees import Ids
 from plugins._pdf.objects import walk
+from plugins._pdf.passwords import authenticate
 
 with lazy_imports():
     from plugins._pdf.text import type1
@@ -64,7 +65,7 @@ def subset_fonts(document: Pdf, data: bytes, password: str) -> None:
     if not descriptors:
         return
     copy = pymupdf.open(stream=data, filetype="pdf")
-    copy.authenticate(password)
+    authenticate(copy, password)
     copy.subset_fonts()
     for descriptor in descriptors:
         _replace_file(document, descriptor, copy)

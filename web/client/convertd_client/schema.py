@@ -30,7 +30,7 @@ class ConvertOptions(TypedDict, total=False):
     delay: int  # Milliseconds for which each frame is shown.
     speed: float  # Factor by which an animation plays faster.
     loop: int  # How often an animation plays; 0: forever.
-    pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all, in the order given.
+    pages: str  # Pages or frames from 1, such as 1, 2-5,8, 3- or all, in the order given.
     hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes an image brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
@@ -65,6 +65,7 @@ class ConvertOptions(TypedDict, total=False):
     pixelate: int  # Side in pixels of the squares that get their mean color.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
+    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into images.
     # x,y,width,height in pixels or percent of the upright input, or a ratio such as 16:9, placed by `gravity`; …
     crop: str
     # What `cover` and a `crop` by ratio keep, and the position in `contain`: center, north, northeast and so on; …
@@ -83,9 +84,12 @@ class ConvertOptions(TypedDict, total=False):
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
-    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into images.
-    password: str  # Opens an encrypted PDF.
+    password: str  # Opens an encrypted file.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
+    user_password: str  # Opens the result.
+    owner_password: str  # Opens the result with all permissions; by default a random one.
+    # What is permitted without the owner's password, a list of print, copy, modify, annotate, forms; by default …
+    allow: str
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
     colors: int  # Most colors of a PNG, in a palette; implies `palette`.
