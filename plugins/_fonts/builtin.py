@@ -66,6 +66,8 @@ def warn_lacking_in_mupdf(text: str, *, has_color: bool) -> None:
 
     Its emoji are in one color, which is a loss unless the text `has_color`.
     """
+    if text.isascii():
+        return
     characters = sorted(set(text))
     fonts = BuiltinFonts()
     missing = [char for char in characters if is_drawn(char) and fonts.of(char) is None]

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from engine import lazy_imports
-from plugins._fonts.characters import EMOJI_STYLE, is_drawn, is_emoji, warn_lacking
+from plugins._fonts.characters import is_drawn, is_emoji, warn_lacking
 from plugins._fonts.installed import INSTALLED, InstalledFont
 
 with lazy_imports():
@@ -36,16 +36,23 @@ class FontChooser:
         self._plain = [font for font in INSTALLED if not font.in_color]
         self._in_color = [font for font in INSTALLED if font.in_color and in_color]
         self._last: Font | None = None
+        self._known: dict[Font | None, set[str]] = {}  # characters that a font has, and that are no emoji
         self._chosen: dict[tuple[str, Font | None], Font | None] = {}
 
     @cached_property
     def _fallback(self) -> builtin.BuiltinFonts:
         return builtin.BuiltinFonts()
 
+    def has_all(self, text: str, font: Font | None) -> bool:
+        """Whether a font has all characters of a text, of which none is drawn in color."""
+        known = self._known.setdefault(font, set())
+        if font and not known.issuperset(text):
+            known.update(char for char in text if not is_emoji(char) and (not is_drawn(char) or font.has(char)))
+        return known.issuperset(text)
+
     def runs(self, text: str, preferred: Font | None = None) -> list[Run]:
         """The parts of a text: in `preferred`, where it has the characters. Marks stay with the letters before them."""
-        drawn = set(filter(is_drawn, set(text)))
-        if preferred and all(map(preferred.has, drawn)) and not (any(map(is_emoji, drawn)) or EMOJI_STYLE in text):
+        if self.has_all(text, preferred):
             return [(text, preferred)]
         font = preferred
         chosen: list[Run] = []

@@ -59,6 +59,8 @@ def choose(root: etree._Element, chooser: FontChooser) -> None:
     """Names a font for each part of the text of an SVG that the font of its element lacks."""
     is_divided = False
     for text in [*root.iter(f"{SVG}text")]:
+        if len(text) == 0 and chooser.has_all(text.text or "", _font(text)):
+            continue
         pieces = [*_pieces(text, (), chooser)]
         if any(piece.is_lacking for piece in pieces) and not _has_positions(text):
             _divide(text, pieces)
@@ -67,8 +69,13 @@ def choose(root: etree._Element, chooser: FontChooser) -> None:
         root.append(copy(_BREAK))
 
 
+def _font(element: etree._Element) -> Font | None:
+    """The regular font of the family of an element. None if it is not installed."""
+    return BY_FAMILY.get(inherited(element, "font-family").partition(",")[0].strip(" '\"").lower())
+
+
 def _pieces(element: etree._Element, spans: tuple[etree._Element, ...], chooser: FontChooser) -> Iterator[_Piece]:
-    own = BY_FAMILY.get(inherited(element, "font-family").partition(",")[0].strip(" '\"").lower())
+    own = _font(element)
 
     def in_fonts(text: str | None) -> Iterator[_Piece]:
         for run, font in chooser.runs(text, own) if text else ():

@@ -131,8 +131,10 @@ def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChoose
     characters = {_LETTER}.union(*source.etree_element.itertext())
     for element in source.etree_element.iter():
         characters.update(*element.attrib.values())  # Some are drawn, such as alternative texts.
+    font = None
     for char in sorted(characters):
-        chooser.runs(char)
+        if font is None or not font.has(char):
+            ((_, font),) = chooser.runs(char)
     for number, (family, font) in enumerate(chooser.builtin.items()):
         url = f"{_FONTS}{number}"
         fetcher.fonts[url] = font.data
