@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from zipfile import BadZipFile
 
@@ -31,9 +33,10 @@ from plugins._text import zip_archives
 
 with lazy_imports():
     from engine.mupdf import pymupdf
+    from plugins._fonts import choice
     from plugins._office import references
 
-MODULES = ("plugins._office.references", *reading.MODULES)
+MODULES = ("plugins._fonts.choice", "plugins._office.references", *reading.MODULES)
 TEMPLATE = "documents"
 _COST = 10.0
 _CONTENT_TYPES = "[Content_Types].xml"
@@ -43,6 +46,7 @@ _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
 _HEAD = 4096
 _MAX_FONTS = 10
+_TAG = re.compile(rb"<[^>]*>")
 
 
 def sniff_package(main: str) -> Sniffer:
@@ -134,8 +138,13 @@ def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | N
     if not format.text_extensions:  # text has no references
         data = references.remove(data)
     archive = zip_archives.open_checked(data, limit_markup=True) if data[:4] == zip_archives.SIGNATURE else None
+    parts = [data] if archive is None else [archive.read(part) for part in archive.namelist() if _is_text(part)]
+    chooser = choice.FontChooser(in_color=False)
+    if filter_.extension == "pdf" and (archive or format.text_extensions):
+        _choose_fonts(parts, chooser)
     try:
-        written = libreoffice.convert(data, format.extensions[0], filter_, password)
+        fonts = [font.data for font in chooser.builtin.values()]
+        written = libreoffice.convert(data, format.extensions[0], filter_, password, fonts=fonts)
     except CorruptInput as error:
         if not _is_encrypted(data):
             raise
@@ -144,9 +153,16 @@ def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | N
     if password and not _is_encrypted(data):
         passwords.warn_unused()
     if filter_.extension == "pdf" and written.substituted:
-        parts = [data] if archive is None else [archive.read(part) for part in archive.namelist() if _is_text(part)]
         _warn_fonts(written, parts)
+    chooser.warn()
     return written
+
+
+def _choose_fonts(parts: Sequence[bytes], chooser: choice.FontChooser) -> None:
+    """Chooses the fonts for the text of a file, but for private characters, which are those of fonts such as Symbol."""
+    for char in sorted(set().union(*(html.unescape(_TAG.sub(b"", part).decode(errors="ignore")) for part in parts))):
+        if unicodedata.category(char) != "Co":
+            chooser.runs(char)
 
 
 def _is_text(part: str) -> bool:

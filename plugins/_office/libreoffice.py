@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -96,6 +96,9 @@ End Sub
 """
 _PROFILE: Mapping[str, str] = MappingProxyType(
     {
+        # LibreOffice draws nothing in place of emoji in color.
+        "fontconfig/fonts.conf": '<fontconfig><dir prefix="cwd">fonts</dir><selectfont><rejectfont><pattern>'
+        '<patelt name="color"><bool>true</bool></patelt></pattern></rejectfont></selectfont></fontconfig>',
         "registrymodifications.xcu": f'{_XML}<oor:items xmlns:oor="http://openoffice.org/2001/registry">\n'
         f"{_SETTINGS}</oor:items>",
         "basic/script.xlc": f'{_XML}<library:libraries {_LIBRARY}><library:library library:name="Standard" '
@@ -135,10 +138,15 @@ class Written(NamedTuple):
     sheets: int | None
 
 
-def convert(data: bytes, extension: str, filter_: Filter, password: str | None = None) -> Written:
-    """Converts a file with this extension. Raises CorruptInput for a file that cannot be read."""
+def convert(
+    data: bytes, extension: str, filter_: Filter, password: str | None = None, *, fonts: Iterable[bytes] = ()
+) -> Written:
+    """Converts a file with this extension. `fonts` are additional ones. Raises CorruptInput for an unreadable file."""
     with TemporaryDirectory() as name:
         folder = Path(name)
+        (folder / "fonts").mkdir()
+        for number, font in enumerate(fonts):
+            (folder / "fonts" / f"{number}.otf").write_bytes(font)
         source = folder / f"document.{extension}"
         result = folder / f"result.{filter_.extension}"
         source.write_bytes(data)
@@ -173,6 +181,7 @@ def _run(folder: Path, variables: Mapping[str, str]) -> str:
             env={
                 "HOME": str(folder),
                 "TMPDIR": str(folder),
+                "XDG_CONFIG_HOME": str(folder / "profile" / "user"),
                 "LANG": "C.UTF-8",
                 "SAL_USE_VCLPLUGIN": "svp",
                 "SAL_DISABLE_OPENCL": "1",

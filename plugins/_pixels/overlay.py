@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from io import BytesIO
 from math import cos, radians, sin
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -19,14 +17,15 @@ from plugins._pixels.sizes import focus_of, offset
 
 with lazy_imports():
     import numpy as np
-    from fontTools import ttLib
 
-    from engine.mupdf import pymupdf
+    from plugins._fonts import choice, installed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MODULES = ("PIL.ImageFont", "PIL.ImageDraw", "fontTools.ttLib", *resampling.MODULES)
+    from plugins._fonts.choice import Font
+
+MODULES = ("PIL.ImageFont", "PIL.ImageDraw", *resampling.MODULES)
 _STRIP = 64  # rows drawn on at a time
 
 
@@ -139,21 +138,17 @@ def draw_on(frame: Frame, mark: Image.Image, place: tuple[int, int], opacity: fl
     return replace(frame, pixels=Image.fromarray(array, mode) if is_image else DeepPixels(array, mode))
 
 
-_FONT = "DejaVuSans.ttf"  # Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew, Arabic and symbols
-_CJK = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL"})
+_FAMILY = "dejavu sans"  # Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew, Arabic and symbols
 _MEASURED = 100.0  # pixels per em at which a text is measured
 _OUTLINE = 0.03  # em
 _LIGHT = 128  # Colors with this brightness, of 255, have a black outline.
-_JOINING = ("M", "Z", "Cf")  # categories of characters that stay with the ones before them: marks, spaces, joiners
-
-_Run: TypeAlias = tuple[str, bytes]  # a part of a text, and the font in which it is drawn
 
 
 @dataclass(frozen=True)
 class TextMark:
-    """A mark that is a text. `fill` is red, green, blue and alpha."""
+    """A mark that is a text. `runs` are its parts and their fonts, `fill` is red, green, blue and alpha."""
 
-    runs: tuple[_Run, ...]
+    runs: tuple[tuple[str, Font], ...]
     fill: tuple[int, int, int, int]
     direction: str
 
@@ -162,7 +157,13 @@ class TextMark:
         """The mark with this text. Raises InvalidOption if no font has a character of it."""
         letters = (unicodedata.bidirectional(char) for char in text)
         first = next((kind for kind in letters if kind in ("L", "R", "AL")), "L")
-        runs = tuple(_runs(unicodedata.normalize("NFC", text.strip())))
+        chooser = choice.FontChooser(in_color=False)
+        preferred = installed.BY_FAMILY.get(_FAMILY)
+        chosen = chooser.runs(unicodedata.normalize("NFC", text.strip()), preferred)
+        for char in chooser.missing:
+            message = f"No font has the character {char} of watermark_text."
+            raise InvalidOption(message, reason="unknown", param="watermark_text", details={"value": char})
+        runs = tuple((part, font) for part, font in chosen if font is not None)
         return cls(runs if first == "L" else runs[::-1], fill, "ltr" if first == "L" else "rtl")
 
     @property
@@ -183,7 +184,7 @@ class TextMark:
 
     def _drawn(self, size: float) -> Image.Image:
         """The text at this size in pixels per em, without space around it."""
-        fonts = [_at_size(data, size) for _, data in self.runs]
+        fonts = [_at_size(font, size) for _, font in self.runs]
         lengths = [font.getlength(text, self.direction) for font, (text, _) in zip(fonts, self.runs, strict=True)]
         margin = round(size)  # glyphs exceed their box
         heights = [sum(font.getmetrics()) for font in fonts]
@@ -208,56 +209,5 @@ class TextMark:
         return image.crop(image.getchannel("A").getbbox() or (0, 0, 1, 1))
 
 
-def _runs(text: str) -> Iterator[_Run]:
-    """The parts of a text, each with a font that has all of its characters. Raises InvalidOption."""
-    start = 0
-    font = _default_font()
-    for index, char in enumerate(text):
-        if unicodedata.category(char).startswith(_JOINING) or _has(font, char):
-            continue
-        found = next((other for other in (_default_font(), _font_of(_script(char))) if _has(other, char)), None)
-        if found is None:
-            message = f"No font has the character {char} of watermark_text."
-            raise InvalidOption(message, reason="unknown", param="watermark_text", details={"value": char})
-        if index > start:
-            yield text[start:index], font
-        start = index
-        font = found
-    yield text[start:], font
-
-
-def _script(char: str) -> str:
-    """The script of a character: the first word of the character's name, such as LATIN."""
-    return unicodedata.name(char, "LATIN").split()[0]
-
-
-@cache
-def _default_font() -> bytes:
-    try:
-        return Path(str(ImageFont.truetype(_FONT).path)).read_bytes()
-    except OSError:  # it is not installed
-        return _font_of("LATIN")
-
-
-@cache
-def _font_of(script: str) -> bytes:
-    """The font of MuPDF for a script."""
-    if script in _CJK:
-        font = pymupdf.Font("cjk")
-    else:
-        font = pymupdf.Font(script=getattr(pymupdf.mupdf, f"UCDN_SCRIPT_{script}", pymupdf.mupdf.UCDN_SCRIPT_LATIN))
-    data: bytes = font.buffer
-    return data
-
-
-@cache
-def _characters(font: bytes) -> frozenset[int]:
-    return frozenset(ttLib.TTFont(BytesIO(font), lazy=True).getBestCmap())
-
-
-def _has(font: bytes, char: str) -> bool:
-    return ord(char) in _characters(font)
-
-
-def _at_size(font: bytes, size: float) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(BytesIO(font), size, layout_engine=ImageFont.Layout.RAQM)
+def _at_size(font: Font, size: float) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(BytesIO(font.data), size, font.index, layout_engine=ImageFont.Layout.RAQM)

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -16,7 +15,8 @@ from resvg import render as _render
 from resvg import usvg
 
 from engine import CorruptInput, FidelityWarning
-from plugins._svg import coordinates, filters, source, style, text
+from plugins._fonts.choice import FontChooser
+from plugins._svg import coordinates, filters, fonts, source, style, text
 from plugins._svg.coordinates import inherited
 from plugins._svg.css_values import URL_OF_ELEMENT, Size
 from plugins._svg.source import HREFS, SVG, TRANSFORMS
@@ -46,34 +46,16 @@ _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
 _SIMILARITY = 1e-3  # relative tolerance of scales
-FONT_FOLDERS = tuple(folder for folder in map(Path, ("/usr/share/fonts", "/usr/local/share/fonts")) if folder.is_dir())
-"""Folders of fonts that jobs may read."""
-_FONT_FILES = (".ttf", ".otf", ".ttc", ".otc")
-_STYLES = re.compile("Bold|Italic|Oblique|Condensed|Narrow|Light|Mono")
 
 
-def _load_options() -> usvg.Options:
-    options = usvg.Options.default()
-    paths = [path for folder in FONT_FOLDERS for path in folder.rglob("*") if path.is_file()]
-    files = [path for path in paths if path.suffix.lower() in _FONT_FILES]
-    # resvg takes characters that a font lacks from the first font that has them.
-    for file in sorted(files, key=lambda path: (path.stem != "DejaVuSans", bool(_STYLES.search(path.stem)), path)):
-        options.load_font_file(str(file))
-    return options
-
-
-_OPTIONS = _load_options()  # at import, because a fork server imports once what jobs share
-_FAMILIES = frozenset(_OPTIONS.list_fonts())  # installed font families
-
-
-def read(data: bytes, *, rasterizes_filters: bool = False, for_browsers: bool = False) -> etree._Element:
+def read(data: bytes, chooser: FontChooser | None = None, *, rasterizes_filters: bool = False) -> etree._Element:
     """The root of an SVG without style sheets, HTML, scripts and references to other files, for resvg and usvg.
 
     Raises TooLarge, CorruptInput. Issues a FidelityWarning for each kind of loss, and with `rasterizes_filters` for
-    filters. Filters are written as resvg draws them, unless `for_browsers`: then the result causes no warning when it
-    is read again, except for filters.
+    filters. Filters are written as resvg draws them, and text with the fonts of `chooser`, unless it is None: then the
+    result is for browsers, and causes no warning when it is read again, except for filters.
     """
-    families = Families(_FAMILIES)
+    families = Families(fonts.FAMILIES)
     missing: set[str] = set()
     filtered: list[etree._Element] = []
 
@@ -83,10 +65,12 @@ def read(data: bytes, *, rasterizes_filters: bool = False, for_browsers: bool = 
         if text.replace_html(root):
             missing.add("foreignObject")
         text.normalize(root, families)
+        if chooser is not None:
+            fonts.choose(root, chooser)
         missing.update(_rewrite_effects(root))
         if any(element.get("filter", "none") != "none" for element in root.iter(etree.Element)):
             filtered.append(root)
-            if not for_browsers:
+            if chooser is not None:
                 missing.update(filters.adapt(root))
         _remove_unknown(root)
 
@@ -100,6 +84,8 @@ def read(data: bytes, *, rasterizes_filters: bool = False, for_browsers: bool = 
     if families.substituted:
         pairs = ", ".join(f"{name} by {found}" for name, found in families.substituted.items())
         FidelityWarning.issue("font_substituted", f"Fonts that are not installed were replaced: {pairs}.")
+    if chooser is not None:
+        chooser.warn()
     return root
 
 
@@ -201,11 +187,11 @@ def _scale_stroke(element: etree._Element) -> bool:
     return math.isclose(first, second, rel_tol=_SIMILARITY) and abs(a * c + b * d) < _SIMILARITY * first * second
 
 
-def render(root: etree._Element, box: tuple[int, int, int, int]) -> bytes:
+def render(root: etree._Element, chooser: FontChooser, box: tuple[int, int, int, int]) -> bytes:
     """A box of an SVG in pixels, left, top, right and bottom, as a PNG with alpha. Raises CorruptInput."""
     left, top, right, bottom = box
     with failures():
-        tree = usvg.Tree.from_str(etree.tostring(root, encoding="unicode"), _OPTIONS)
+        tree = usvg.Tree.from_str(etree.tostring(root, encoding="unicode"), fonts.options_for(chooser))
         return bytes(_render(tree, (1, 0, -left, 0, 1, -top), bg_size=(right - left, bottom - top)))
 
 

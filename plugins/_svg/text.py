@@ -11,8 +11,8 @@ from plugins._svg.source import SVG
 
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 # Unicode's embedding of a direction.
-_RIGHT_TO_LEFT = "\u202b"
-_END = "\u202c"
+RIGHT_TO_LEFT = "\u202b"
+END = "\u202c"
 _OPPOSITE = {"start": "end", "end": "start", "middle": "middle"}
 _TRANSFORMS = {"uppercase": str.upper, "lowercase": str.lower, "capitalize": str.title}
 
@@ -20,6 +20,7 @@ _SANS = ("Liberation Sans", "Arimo", "DejaVu Sans")
 _SERIF = ("Liberation Serif", "Tinos", "DejaVu Serif")
 _MONO = ("Liberation Mono", "Cousine", "DejaVu Sans Mono")
 _DEFAULT = (*_SERIF[:2], "DejaVu Sans")
+_BUILTIN = "Noto Serif"  # where no font is installed
 _SUBSTITUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         **dict.fromkeys(("arial", "helvetica"), _SANS[:2]),
@@ -39,10 +40,6 @@ _GENERIC: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-_LATIN = frozenset(name for names in _SUBSTITUTES.values() for name in names)  # families without Hebrew and Arabic
-_RIGHT_TO_LEFT_FAMILY = "DejaVu Sans"
-_RIGHT_TO_LEFT_LETTERS = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-
 _BLOCKS = frozenset({"br", "div", "p", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol", "table"})
 _BOLD = frozenset({"b", "strong", "h1", "h2", "h3", "h4", "h5", "h6", "th"})
 _CHARACTER = 0.55  # mean width in font sizes
@@ -56,7 +53,7 @@ class Families:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {name.lower(): name for name in names}
         self._resolved: dict[str, str] = {}
-        self.default = self.first(_DEFAULT) or next(iter(self._names.values()), "serif")
+        self.default = self.first(_DEFAULT) or min(self._names.values(), default=_BUILTIN)
         self.substituted: dict[str, str] = {}
         """The families used in place of those that are not installed."""
 
@@ -100,12 +97,6 @@ def normalize(root: etree._Element, families: Families) -> None:
             element.set("font-family", families.resolve(family))
     for text in texts:
         _normalize_text(text)
-        for part in text.iter(etree.Element):
-            own = "".join([part.text or "", *(child.tail or "" for child in part)])
-            family = inherited(part, "font-family")
-            # Renderers replace a font that lacks glyphs without regard to its weight.
-            if _RIGHT_TO_LEFT_LETTERS.search(own) and family.partition(",")[0] in _LATIN:
-                part.set("font-family", f"{_RIGHT_TO_LEFT_FAMILY}, {family}")
 
 
 def _normalize_text(text: etree._Element) -> None:
@@ -135,11 +126,11 @@ def _write_right_to_left(text: etree._Element) -> None:
     if not any(len(re.split(r"[\s,]+", part.get("x", "").strip())) > 1 for part in text.iter(etree.Element)):
         # A new absolute position starts a paragraph of its own.
         for part in [text, *(part for part in text.iter(etree.Element) if "x" in part.attrib and part is not text)]:
-            part.text = f"{_RIGHT_TO_LEFT}{part.text or ''}"
+            part.text = f"{RIGHT_TO_LEFT}{part.text or ''}"
             if len(part):
-                part[-1].tail = f"{part[-1].tail or ''}{_END}"
+                part[-1].tail = f"{part[-1].tail or ''}{END}"
             else:
-                part.text += _END
+                part.text += END
 
 
 def replace_html(root: etree._Element) -> bool:

@@ -1,9 +1,16 @@
 """Writes SVG as vectors: PDF with Typst, which parses SVG as resvg does, and SVG as the tree that resvg draws."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import typst
 from lxml import etree
 
 from engine import CorruptInput, FidelityWarning, lazy_imports
+from plugins._fonts.choice import FontChooser
+from plugins._fonts.installed import INSTALLED
 from plugins._svg import coordinates, document
 
 with lazy_imports():
@@ -14,25 +21,44 @@ _PAGE = """#set page(width: {width:.6f}pt, height: {height:.6f}pt, margin: 0pt)
 #let text-of(name) = sys.inputs.at(name, default: none)
 #set document(date: none, title: text-of("Title"), description: text-of("Description"))
 #image(bytes(sys.inputs.svg), format: "svg", width: 100%, height: 100%)"""
-_FONTS = typst.Fonts(
-    include_system_fonts=False, include_embedded_fonts=False, font_paths=[*document.FONT_FOLDERS]
-)  # at import, because a fork server imports once what jobs share
+
+
+def _load_fonts(*folders: str) -> typst.Fonts:
+    """The fonts in the folders, and those of the system."""
+    installed = sorted({str(font.path.parent) for font in INSTALLED})
+    return typst.Fonts(include_system_fonts=False, include_embedded_fonts=False, font_paths=[*folders, *installed])
+
+
+_FONTS = _load_fonts()  # at import, because a fork server imports once what jobs share
 
 
 def to_pdf(data: bytes) -> bytes:
     """An SVG as a PDF of one page. Raises and warns as `document.read`, and warns of filters, which become images."""
-    root = document.read(data, rasterizes_filters=True)
+    chooser = FontChooser()
+    root = document.read(data, chooser, rasterizes_filters=True)
     document.simplify(root)
     width, height = coordinates.size(root)
     svg: str = etree.tostring(coordinates.scale_to(root, (width, height)), encoding="unicode")
     page = _PAGE.format(width=width * _POINTS, height=height * _POINTS).encode()
     try:
-        with document.failures():
+        with document.failures(), _fonts_for(chooser) as fonts:
             inputs = {"svg": svg, **dict(document.texts(root))}
-            return typst.compile(page, format="pdf", font_paths=_FONTS, sys_inputs=inputs, pdf_tags=False)
+            return typst.compile(page, format="pdf", font_paths=fonts, sys_inputs=inputs, pdf_tags=False)
     except CorruptInput:
         FidelityWarning.issue("effects_dropped", "Filters and blend modes were not drawn.")
         return draw_with_cairo(svg)
+
+
+@contextmanager
+def _fonts_for(chooser: FontChooser) -> Iterator[typst.Fonts]:
+    """The fonts of the system, and those of MuPDF that were chosen."""
+    if not chooser.builtin:
+        yield _FONTS
+        return
+    with TemporaryDirectory() as folder:
+        for number, font in enumerate(chooser.builtin.values()):
+            Path(folder, f"{number}.otf").write_bytes(font.data)
+        yield _load_fonts(folder)
 
 
 def draw_with_cairo(svg: str) -> bytes:
@@ -49,7 +75,7 @@ def to_svg(data: bytes, *, keep_texts: bool) -> bytes:
 
     `keep_texts`: with the title and the description.
     """
-    root = document.read(data, for_browsers=True)
+    root = document.read(data)
     if not keep_texts:
         etree.strip_elements(root, *document.TEXTS, with_tail=False)
     for name, side in zip(("width", "height"), coordinates.size(root), strict=True):

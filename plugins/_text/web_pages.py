@@ -17,6 +17,8 @@ from weasyprint.urls import URLFetcher, URLFetcherResponse
 
 from engine import CorruptInput, TooLarge, call_within
 from engine.mupdf import pymupdf
+from plugins._fonts.characters import is_drawn, is_emoji
+from plugins._fonts.choice import FontChooser
 from plugins._pdf.text.books import finished
 from plugins._text import zip_archives
 from plugins._text.markup import check_elements, warn_not_loaded
@@ -24,6 +26,8 @@ from plugins._text.paper import MARGIN, Paper
 
 _INDEX = "index.html"
 _BASE = "http://archive.invalid/"  # base of relative URLs; only names of the archive are looked up in it
+_FONTS = "http://fonts.invalid/"  # base of the URLs of MuPDF's fonts
+_LETTER = "x"  # Pango needs a font even if there is no text.
 _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript for such files
 _LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
 _MAX_FONTS = 500  # each is a file in the folder of the job
@@ -33,11 +37,12 @@ logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # its messages are a
 
 
 class _Fetcher(URLFetcher):  # type: ignore[misc]
-    """Reads data URLs and files of an archive. `refused` are the URLs of everything else."""
+    """Reads data URLs, files of an archive and `fonts`, by their URLs. `refused` are the URLs of everything else."""
 
     def __init__(self, archive: zipfile.ZipFile | None) -> None:
         super().__init__(allowed_protocols=("data",), allow_redirects=False)
         self.refused: dict[str, None] = {}
+        self.fonts: dict[str, bytes] = {}
         self._archive = archive
 
     def fetch(self, url: str, headers: dict[str, str] | None = None) -> URLFetcherResponse:
@@ -46,6 +51,9 @@ class _Fetcher(URLFetcher):  # type: ignore[misc]
             response = super().fetch(url, headers)
             body = response.read()
             kind = response.content_type
+        elif url in self.fonts:
+            body = self.fonts[url]
+            kind = "font/otf"
         else:
             body = self._read(url)
             kind = guess_type(urlsplit(url).path)[0] or "application/octet-stream"
@@ -104,8 +112,10 @@ def lay_out(
     """
     markup, archive = read_markup(data)
     fetcher = _Fetcher(archive)
+    chooser = FontChooser()
     sheet = _page_style(page_size, landscape, margin) + style
-    made = pymupdf.open("pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher)))
+    made = pymupdf.open("pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher, chooser)))
+    chooser.warn()
     warn_not_loaded([url.removeprefix(_BASE) for url in fetcher.refused])
     for page in made:
         for link in page.get_links():
@@ -114,12 +124,36 @@ def lay_out(
     return finished(made, pages)
 
 
-def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher) -> bytes:
+def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChooser) -> bytes:
     source = weasyprint.HTML(
         file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
     )
-    sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher)]
-    return bytes(source.write_pdf(stylesheets=sheets, font_config=_Fonts(), presentational_hints=True))
+    characters = {_LETTER}.union(*source.etree_element.itertext())
+    for element in source.etree_element.iter():
+        characters.update(*element.attrib.values())  # Some are drawn, such as alternative texts.
+    font = None
+    for char in sorted(characters):
+        if font is None or not font.has(char):
+            ((_, font),) = chooser.runs(char)
+    for number, (family, font) in enumerate(chooser.builtin.items()):
+        url = f"{_FONTS}{number}"
+        fetcher.fonts[url] = font.data
+        sheet += f"@font-face {{ font-family: '{family}'; src: url({url}) }}\n"
+    fonts = _Fonts()
+    sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher, font_config=fonts)]
+
+    def look_for_missing(document: weasyprint.Document, _: object) -> None:
+        drawn = [*document.fonts.values()]
+        chooser.missing = dict.fromkeys(filter(is_drawn, (chr(code) for font in drawn for code in font.missing)))
+        plain = (font for font in drawn if not (font.png or font.svg or font.colr))
+        chooser.lacks_color = any(
+            map(is_emoji, filter(None, (text for font in plain for text in font.to_unicode.values())))
+        )
+
+    written = source.write_pdf(
+        stylesheets=sheets, font_config=fonts, presentational_hints=True, finisher=look_for_missing
+    )
+    return bytes(written)
 
 
 def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:

@@ -23,6 +23,8 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import Dpi
+from plugins._fonts import COLOR_EMOJI as COLOR_EMOJI
+from plugins._fonts import FONTS as FONTS
 from plugins._pixels import pillow, png_encoder
 from plugins._pixels.sizes import Drawing, scaled_size
 from plugins._svg import GZIP, decompress
@@ -31,6 +33,7 @@ from plugins.formats import jpeg, webp
 from plugins.formats.png import PNG
 
 with lazy_imports():
+    from plugins._fonts import choice
     from plugins._svg import coordinates, document
 
 MODULES = ("plugins._svg.document", *png_encoder.MODULES, *jpeg.MODULES, *webp.MODULES)  # and for common targets
@@ -64,7 +67,8 @@ def render(
     dpi: Dpi = 96,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    root = document.read(data)
+    chooser = choice.FontChooser()
+    root = document.read(data, chooser)
     across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
     wanted = drawing.needed_size(full, enlarge=True)
@@ -73,11 +77,12 @@ def render(
     drawn = right - left, bottom - top
     check_size(*drawn)
     scaled = coordinates.scale_to(root, wanted)
-    png = document.render(scaled, box)
+    png = document.render(scaled, chooser, box)
 
     def redraw(side: int) -> Frame:
         size = scaled_size(full, side, side, fit="inside", enlarge=True)
-        return Frame(pillow.open_image(document.render(coordinates.scale_to(root, size), (0, 0, *size)), "PNG"))
+        drawn = document.render(coordinates.scale_to(root, size), chooser, (0, 0, *size))
+        return Frame(pillow.open_image(drawn, "PNG"))
 
     frame = Frame(
         pillow.open_image(png, "PNG"), full_size=full if part or full != wanted else None, cropped=part is not None

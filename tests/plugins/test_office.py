@@ -3,11 +3,13 @@
 import re
 from base64 import b64decode
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from warnings import catch_warnings
 
 import numpy as np
+import pikepdf
 import pypdfium2
 import pytest
 
@@ -23,6 +25,7 @@ from tests.support.samples import metafiles, office_files, outside_references
 from tests.support.samples.books import zipped
 from tests.support.samples.generated import COLORS, SIZE, quadrants
 from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt
+from tests.support.samples.scripts import MISSING
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
 
@@ -59,6 +62,18 @@ def test_a_missing_font_is_told() -> None:
     (warned,) = result.outcome.warnings
     assert warned.code == "font_substituted"
     assert f"{FONT} by " in warned.message
+
+
+def test_scripts_and_emoji_are_drawn_in_the_fonts_of_mupdf() -> None:
+    result = convert(docx(f"ᱥᱟᱱ 🎉 {MISSING}", font="Liberation Sans"), "pdf")
+
+    with pikepdf.open(BytesIO(result.data)) as made:
+        names = {str(font.BaseFont).partition("+")[2] for font in made.pages[0].Resources.Font.values()}
+    assert {"NotoEmoji", "NotoSansOlChikiRegular"} <= names
+    assert sorted(warned.message for warned in result.outcome.warnings) == [
+        "Emoji are drawn without colors.",
+        "No font has these characters: U+0378.",
+    ]
 
 
 @pytest.mark.parametrize("name", ["emf", "wmf"])

@@ -240,8 +240,8 @@ def test_text_is_shaped(text: str, direction: str, joins: bool) -> None:
     drawn = mark.drawn(200)
     assert abs(drawn.width - 200) <= 3
     assert drawn.getchannel("A").getextrema() == (0, 255)
-    ((_, data),) = mark.runs
-    font = ImageFont.truetype(BytesIO(data), 60)
+    ((_, chosen),) = mark.runs
+    font = ImageFont.truetype(BytesIO(chosen.data), 60, chosen.index)
     apart = sum(font.getlength(letter) for letter in text)
     joined = font.getlength(text, direction=mark.direction)
     assert mark.direction == direction
@@ -255,9 +255,10 @@ def test_text_is_shaped(text: str, direction: str, joins: bool) -> None:
 
 def test_a_text_has_all_fonts_that_it_needs() -> None:
     mixed = TextMark.of("© 2026 नमस्ते 日本 Ω", (0, 0, 0, 255))
-    assert [text for text, _ in mixed.runs] == ["© 2026 ", "नमस्ते ", "日本 Ω"]
+    assert [text for text, _ in mixed.runs] == ["© 2026 ", "नमस्ते ", "日本 ", "Ω"]
     hebrew = TextMark.of("שלום 日本", (0, 0, 0, 255))
     assert [text for text, _ in hebrew.runs] == ["日本", "שלום "]  # Runs are in the order from left to right.
+    assert TextMark.of("ᱥᱟᱱ 🎉", (0, 0, 0, 255)).drawn(100).width == pytest.approx(100, abs=3)
     with pytest.raises(InvalidOption) as caught:
         TextMark.of("A\U000e0101\U0010fffd", (0, 0, 0, 255))
     assert caught.value.param == "watermark_text"

@@ -12,8 +12,12 @@ from typing import Any, TypeAlias
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Page, Pdf, PdfError, String
 
+from engine import lazy_imports
 from engine.mupdf import pymupdf
 from plugins._pdf.objects import open_pdf
+
+with lazy_imports():
+    from plugins._fonts import builtin
 
 Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 Box: TypeAlias = tuple[float, float, float, float]
@@ -154,6 +158,7 @@ class MarkWriter:
         return self._fonts[""]
 
     def _shaped_text(self, text: str, size: float, color: Color, opacity: float) -> Mark:
+        builtin.warn_lacking_in_mupdf(text, has_color=True)
         made = pymupdf.open()
         page = made.new_page(width=_WIDE, height=size * 4)
         rgb = ",".join(str(round(part * 255)) for part in color)

@@ -14,6 +14,8 @@ from PIL import UnidentifiedImageError
 
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_size, decode_text
 from engine.mupdf import pymupdf
+from plugins._fonts.builtin import warn_lacking_in_mupdf
+from plugins._fonts.characters import EMOJI_STYLE
 from plugins._pdf.text.texts import Block, stored_blocks, warn_images
 from plugins._pixels import pillow
 from plugins._text import zip_archives
@@ -199,9 +201,10 @@ def lay_out(data: bytes, paper: Paper, font_size: float, pages: str | None) -> p
         text = decode_text(data)
     except ValueError as error:
         raise CorruptInput("The file is not text in UTF-8, UTF-16 or windows-1252.") from error
+    warn_lacking_in_mupdf(text, has_color=False)
     file = BytesIO()
     writer = _PageWriter(file, paper)
-    for page in text.split("\f"):
+    for page in text.replace(EMOJI_STYLE, "").split("\f"):  # MuPDF would draw boxes
         writer.begin_page()
         lines = iter(page.expandtabs(_TAB).splitlines())
         while part := list(islice(lines, _LINES)):
