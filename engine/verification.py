@@ -63,9 +63,9 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
 
 
 def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool, warns: bool) -> Any:
-    """The payload that the reader opens.
+    """The payload that the reader opens, which may warn of losses if `warns`.
 
-    `decode`: decodes all images, which shows whether the file is complete. `warns`: the reader may warn of losses.
+    `decode`: decodes all images, which shows whether the file is complete.
     """
     try:
         with warnings.catch_warnings(record=True) as caught:

@@ -22,7 +22,6 @@ CMYK = 12
 # Markers.
 _SIZ = 0xFF51
 _COD = 0xFF52
-_CAP = b"\xff\x50"  # capabilities, such as high throughput
 _SOT = 0xFF90
 _EOC = 0xFFD9
 _REVERSIBLE = 1  # the wavelet
@@ -68,7 +67,7 @@ class Header:
 
     `color_space` is enumerated, and None if it is unknown or a profile is given. `opacity` is the index of the channel
     with the transparency, None without; its colors are multiplied by it if `premultiplied`. `is_plain`: the channels
-    are those of the codestream, in their order, and it has no extension of Part 1 of the standard.
+    are those of the codestream, in their order.
     """
 
     size: Size
@@ -87,14 +86,7 @@ def read_header(data: bytes) -> Header:
     codestream = _Codestream.find(data)
     if data.startswith(CODESTREAM):
         opacity = {2: 1, 4: 3}.get(len(codestream.depths))
-        return Header(
-            codestream.size,
-            codestream.depths,
-            codestream.subsampled,
-            codestream.reversible,
-            opacity=opacity,
-            is_plain=codestream.is_part1,
-        )
+        return Header(codestream.size, codestream.depths, codestream.subsampled, codestream.reversible, opacity=opacity)
     palette = _palette_depths(data)
     depths = palette or codestream.depths
     color_space, profile = _read_colors(data)
@@ -109,7 +101,7 @@ def read_header(data: bytes) -> Header:
         profile=profile,
         opacity=opacity,
         premultiplied=premultiplied,
-        is_plain=codestream.is_part1 and not palette and order == sorted(order),
+        is_plain=not palette and order == sorted(order),
     )
 
 
@@ -119,7 +111,6 @@ class _Codestream:
     depths: tuple[Depth, ...]
     subsampled: bool
     reversible: bool
-    is_part1: bool
 
     @classmethod
     def find(cls, data: bytes) -> _Codestream:
@@ -138,7 +129,7 @@ class _Codestream:
 
     @classmethod
     def _read(cls, data: bytes, start: int, end: int) -> _Codestream:
-        marker, length, _, right, bottom, left, top = struct.unpack_from(">3H4I", data, start + 2)
+        marker, _, _, right, bottom, left, top = struct.unpack_from(">3H4I", data, start + 2)
         (count,) = struct.unpack_from(">H", data, start + 40)
         width, height = right - left, bottom - top
         if marker != _SIZ or width < 1 or height < 1 or not 1 <= count <= _MAX_CHANNELS:
@@ -147,9 +138,7 @@ class _Codestream:
         channels = [struct.unpack_from(">3B", data, start + 42 + 3 * index) for index in range(count)]
         depths = tuple(Depth.of(depth) for depth, _, _ in channels)
         subsampled = any(steps != [1, 1] for _, *steps in channels)
-        following = start + 4 + length
-        is_part1 = data[following : following + 2] != _CAP
-        return cls((width, height), depths, subsampled, _check_parts(data, start + 2, end), is_part1)
+        return cls((width, height), depths, subsampled, _check_parts(data, start + 2, end))
 
 
 def _check_parts(data: bytes, offset: int, end: int) -> bool:

@@ -100,7 +100,7 @@ def open_file(data: bytes) -> tuple[bytes, Image.Image]:
     except pillow.DAMAGES:
         data = _without_damaged_segments(data)
         image = pillow.open_image(data, "JPEG")
-    if profile := described_profile(data):
+    if exif_data.OPTION_FILE in image.info.get("exif", b"") and (profile := described_profile(data)):
         image.info["icc_profile"] = profile
     return data, image
 
@@ -198,8 +198,7 @@ def filter_segments(
 
 def _with_orientation(data: bytes, orientation: int) -> bytes:
     """The file whose EXIF has this orientation."""
-    bodies = [data[start + 4 : end] for code, start, end in read_segments(data) if code == APP1]
-    exif = next((body for body in bodies if body.startswith(exif_data.PREFIX)), None)
+    exif = next((body for body in _header(data, read_segments) if body.startswith(exif_data.PREFIX)), None)
     if exif_data.orientation_of(exif) == orientation:
         return data
     added = segment(APP1, exif_data.with_orientation(exif, orientation))

@@ -68,7 +68,7 @@ _COLOR_SPACE = 0xA001
 _UNCALIBRATED = b"\xff\xff"  # in both byte orders
 # The index of interoperability (DCF), and its values for Adobe RGB and sRGB.
 _INDEX = 1
-_OPTION_FILE = b"R03"
+OPTION_FILE = b"R03"
 _BASIC_FILE = b"R98"
 _GPS_VERSION = 0
 _SIZES: Mapping[int, tuple[int, int]] = MappingProxyType({0: (0x0100, 0x0101), EXPOSURE: (0xA002, 0xA003)})
@@ -290,7 +290,7 @@ def upright(exif: bytes) -> bytes | None:
 
 def is_adobe_rgb(exif: bytes | None) -> bool:
     """Whether an EXIF block states that the colors are Adobe RGB, which cameras need no profile for (DCF)."""
-    return exif is not None and _OPTION_FILE in exif and _index_of_option_file(parse(exif)) is not None
+    return _index_of_option_file(parse(exif)) is not None
 
 
 def for_srgb(exif: bytes | None) -> bytes | None:
@@ -308,7 +308,7 @@ def _index_of_option_file(block: Block | None) -> Value | None:
     index = directory.get(_INDEX) if isinstance(directory, dict) else None
     if not isinstance(space, Value) or bytes(space.data) != _UNCALIBRATED or not isinstance(index, Value):
         return None
-    return index if bytes(index.data[: len(_OPTION_FILE)]) == _OPTION_FILE else None
+    return index if bytes(index.data[: len(OPTION_FILE)]) == OPTION_FILE else None
 
 
 def with_orientation(exif: bytes | None, orientation: int) -> bytes:

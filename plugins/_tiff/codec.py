@@ -224,10 +224,13 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
         if bits(page) > 16:
             color.warn_of_depth(16)
         lab = _lab_to_srgb(array[..., :3], page)
+        if (band := _alpha_band(page, 3)) is not None:
+            alpha, depth = _to_unsigned(array[..., band : band + 1], page)
+            lab = DeepPixels(np.dstack((lab.array, color.scale(alpha, (1 << depth) - 1, 65535))), "RGBA")
         return lab if is_deep(page) else lab.as_image()
     if photometric == PHOTOMETRIC.YCBCR and page.compression not in _JPEG:
         return Image.fromarray(array[..., :3], "YCbCr").convert("RGB")
-    if array.dtype == np.bool_:
+    if array.dtype == np.bool_ and array.shape[-1] == 1:
         return Image.fromarray(array[..., 0] ^ (photometric == PHOTOMETRIC.MINISWHITE))
     if bits(page) > 16 and array.dtype.kind == "u" and array.max() <= 65535:
         array = array.astype(np.uint16)
@@ -266,10 +269,10 @@ def _to_unsigned(samples: NDArray[Any], page: TiffPage) -> tuple[NDArray[np.uint
 def _alpha_band(page: TiffPage, colors: int) -> int | None:
     """The index of the band with the alpha, after `colors` others. None if there is none.
 
-    Without a stated meaning, a single band is alpha, as for other readers, but beside inks it may be a spot color.
+    Without a stated meaning, a single band is alpha, as for other readers; beside inks it may be a spot color.
     """
     extra = page.extrasamples
-    is_alpha = not extra or (extra == (_UNSPECIFIED,) and page.photometric != PHOTOMETRIC.SEPARATED)
+    is_alpha = not extra or (extra == (_UNSPECIFIED,) and page.photometric in tiff_directories.PLAIN_COLORS)
     if is_alpha and page.samplesperpixel == colors + 1:
         return colors
     return next((colors + index for index, kind in enumerate(extra) if kind in (_ASSOCIATED, _UNASSOCIATED)), None)
@@ -285,7 +288,8 @@ def _divide(samples: NDArray[np.uint16], alpha: NDArray[np.uint16], maximum: int
 def _apply_palette(array: NDArray[Any], page: TiffPage) -> Image.Image:
     colors = np.asarray(page.colormap).T
     # Some writers store 8 bits.
-    samples = (colors.astype(np.uint8) if colors.max() <= 255 else color.to_8_bits(colors))[array[..., 0]]
+    palette = colors.astype(np.uint8) if colors.max() <= 255 else color.to_8_bits(colors)
+    samples: NDArray[Any] = palette.take(array[..., 0], axis=0)
     band = _alpha_band(page, 1)
     if band is None:
         return Image.fromarray(samples, "RGB")

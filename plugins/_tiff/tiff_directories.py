@@ -31,7 +31,7 @@ _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of t
 CFA = 32803
 LINEAR_RAW = 34892
 EXTRA_SAMPLES = 338  # what the channels besides the colors mean: 0 is unspecified
-_PLAIN_COLORS = ((0,), (1,), (2,), (3,))  # values of PhotometricInterpretation: gray, RGB, palette
+PLAIN_COLORS = range(4)  # values of PhotometricInterpretation: gray, RGB, palette
 # Samples per pixel, colors of a sensor's filter, Leaf's tag.
 SAMPLES = 277
 CFA_PATTERN = 33422
@@ -162,8 +162,10 @@ def unknown_channels(directories: list[Directory]) -> int:
     A single one beside gray, RGB or a palette is none of them: it is taken as transparency.
     """
     images = (directory for directory in directories if not _is_reduced(directory))
-    extras = ((directory.get(EXTRA_SAMPLES, ()), directory.get(PHOTOMETRIC, ())) for directory in images)
-    return max((kinds.count(0) for kinds, colors in extras if kinds != (0,) or colors not in _PLAIN_COLORS), default=0)
+    extras = ((directory.get(EXTRA_SAMPLES, ()), directory.get(PHOTOMETRIC) or (None,)) for directory in images)
+    return max(
+        (kinds.count(0) for kinds, (color, *_) in extras if kinds != (0,) or color not in PLAIN_COLORS), default=0
+    )
 
 
 def hides_image(directories: list[Directory]) -> bool:

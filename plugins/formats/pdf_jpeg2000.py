@@ -20,6 +20,7 @@ MODULES = (*DECODERS, *pdf_images.MODULES)
 TEMPLATE = "documents/jpeg2000"
 _COLORS = (jp2.SRGB, jp2.GRAY, jp2.CMYK, None)  # None: of a profile or of a codestream
 _DEPTHS = {(jp2.Depth(bits, signed=False),) * bands for bits in range(8, 17) for bands in (1, 3, 4)}
+_CAPABILITIES = b"\xff\x50"  # the marker of extensions of the standard, such as high throughput
 
 
 def embed(
@@ -34,11 +35,13 @@ def embed(
     raster = metadata_filter.metadata(decode(data), options)
     header = jp2.read_header(data)
     mode = mode_of(header)
-    is_plain = header.is_plain and not header.subsampled and header.opacity is None and header.depths in _DEPTHS
-    if not is_plain or header.color_space not in _COLORS or len(mode) != len(header.depths):
+    box = heif.find(data, b"jp2c")
+    codestream = data[box.content : box.end] if box else data
+    has_extensions = codestream.startswith(_CAPABILITIES, 4 + int.from_bytes(codestream[4:6]))  # after the first marker
+    is_plain = header.is_plain and not (header.subsampled or has_extensions or header.opacity is not None)
+    is_known = header.depths in _DEPTHS and header.color_space in _COLORS and len(mode) == len(header.depths)
+    if not (is_plain and is_known):
         return pdf_images.from_raster(geometry.flip(geometry.rotate(raster, options), options))
-    stored = heif.find(data, b"jp2c")
-    codestream = data[stored.content : stored.end] if stored else data
     file = jp2.write(codestream, b"jp2 ", raster, mode, header.depths[0].bits, header.profile)
     orientation = jp2.read_orientation(data)
     dots = raster.dpi[::-1] if raster.dpi and orientation >= jp2.EXCHANGED else raster.dpi

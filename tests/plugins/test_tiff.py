@@ -167,6 +167,26 @@ def test_a_single_extra_sample_is_transparency(colors: str, kind: str, bits: int
     np.testing.assert_array_equal(shown[..., 0], (_RGB if colors == "rgb" else _GRAY[..., None])[..., 0])
 
 
+@pytest.mark.parametrize("kind", ["unspecified", "unassalpha"])
+def test_bits_and_lab_with_transparency(kind: str) -> None:
+    bits = np.zeros((8, 8, 2), np.uint8)
+    bits[:, 4:] = [1, 0]
+    packed = np.packbits(bits.reshape(8, 16), axis=1)  # 2 samples of 1 bit
+    tags = [(338, "H", 1, (0 if kind == "unspecified" else 2,), True)]
+    data = _written(packed, photometric="minisblack", extratags=tags)
+    for tag, kind_of_tag, code, before, after in ((256, 4, "I", 2, 8), (258, 3, "H", 8, 1), (277, 3, "H", 1, 2)):
+        entry = struct.pack(f"<HHI{code}", tag, kind_of_tag, 1, before)
+        assert entry in data
+        data = data.replace(entry, struct.pack(f"<HHI{code}", tag, kind_of_tag, 1, after))
+
+    np.testing.assert_array_equal(_pixels(_convert(data), "LA")[0], [[0, 0]] * 4 + [[255, 0]] * 4)
+    lab = _written(np.dstack((_RGB, _ALPHA)), photometric="cielab", planarconfig="contig", extrasamples=[kind])
+    result = convert(lab, "png")
+    assert codes(result) - {"color_converted"} == ({"layers_dropped"} if kind == "unspecified" else set())
+    alpha = _pixels(result.data, "RGBA")[..., 3]
+    np.testing.assert_array_equal(alpha, np.full_like(_ALPHA, 255) if kind == "unspecified" else _ALPHA)
+
+
 @pytest.mark.parametrize("colors", ["rgb", "separated"])
 def test_channels_that_are_dropped_are_told(colors: str) -> None:
     samples = np.dstack((_RGB, _ALPHA, _ALPHA))
@@ -191,6 +211,11 @@ def test_a_palette_has_8_or_16_bits(unit: int) -> None:
     found = _pixels(_convert(_written(indexes, photometric="palette", colormap=palette.T)))
 
     np.testing.assert_array_equal(found, _PALETTE[indexes])
+    bilevel = _written(
+        indexes < 9, photometric="minisblack", extratags=[(320, "H", 6, (0, 2 * unit, 9, 9, 7, 7), True)]
+    )
+    data = bilevel.replace(struct.pack("<HHIH", 262, 3, 1, 1), struct.pack("<HHIH", 262, 3, 1, 3))
+    assert set(_pixels(_convert(data))[..., 0].ravel()) == {0, 2}
 
 
 @pytest.mark.parametrize(("kind", "scale"), [(0, 1.0), (1, 2.0), (2, 1.0)])
