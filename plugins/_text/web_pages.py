@@ -8,14 +8,16 @@ import zlib
 from functools import partial
 from io import BytesIO
 from mimetypes import guess_type
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import weasyprint
 from PIL import ImageFile
+from weasyprint.formatting_structure import boxes
 from weasyprint.text.fonts import FontConfiguration
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-from engine import CorruptInput, TooLarge, call_within
+from engine import CorruptInput, FidelityWarning, TooLarge, call_within
 from engine.mupdf import pymupdf
 from plugins._pdf.text.books import finished
 from plugins._text import zip_archives
@@ -26,6 +28,9 @@ _INDEX = "index.html"
 _BASE = "http://archive.invalid/"  # base of relative URLs; only names of the archive are looked up in it
 _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript for such files
 _LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
+_MAX_SHRINKING = 3.0  # of tables and pages that are too wide
+_BREAKING = "* { overflow-wrap: break-word } img, svg { max-width: 100% }\n"
+_EQUAL_COLUMNS = "table-layout: fixed; width: 100%"  # these break words
 _MAX_FONTS = 500  # each is a file in the folder of the job
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all images that this process opens
@@ -86,7 +91,9 @@ def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
         markup = data if archive is None else archive.read(_INDEX)
     except (KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptInput(f"{_INDEX} of the archive cannot be read.") from error
-    check_elements(markup)
+    undrawn = check_elements(markup)
+    if undrawn:
+        FidelityWarning.issue("effects_dropped", f"Not drawn as in a browser: {', '.join(sorted(undrawn))}.")
     return markup, archive
 
 
@@ -115,11 +122,60 @@ def lay_out(
 
 
 def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher) -> bytes:
+    """Pages of HTML. What is wider than they are is laid out again: tables with smaller text, and broken words.
+
+    If that is not enough, all is smaller, as browsers print it. Issues a warning if even that is too wide.
+    """
     source = weasyprint.HTML(
         file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
     )
-    sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher)]
-    return bytes(source.write_pdf(stylesheets=sheets, font_config=_Fonts(), presentational_hints=True))
+
+    def render(added: str) -> tuple[Any, dict[Any, float]]:
+        sheets = [weasyprint.CSS(string=sheet + added, url_fetcher=fetcher)]
+        document = source.render(_Fonts(), stylesheets=sheets, presentational_hints=True)
+        return document, _find_excess(document)
+
+    scale = 1.0
+    document, excess = render("")
+    if excess:
+        for table in excess.keys() - {None}:
+            style = f"{table.get('style', '')}; font-size: {1 / min(excess[table], _MAX_SHRINKING)}em"
+            table.set("style", f"{style}; {_EQUAL_COLUMNS}" if excess[table] > _MAX_SHRINKING else style)
+        document, excess = render(_BREAKING)
+    if excess:
+        scale = min(max(excess.values()), _MAX_SHRINKING)
+        document, excess = render(_BREAKING + _page_rule(document.pages[0], scale))
+    if excess:
+        FidelityWarning.issue("effects_dropped", "Not drawn: text or images beyond the right edge of a page.")
+    return bytes(document.write_pdf(zoom=1 / scale))
+
+
+def _find_excess(document: Any) -> dict[Any, float]:
+    """The tables with text or images beyond the right edge of a page; None stands for what is in no table.
+
+    With the width of their content in widths of the page without margins.
+    """
+    found: dict[Any, float] = {}
+    for page in document.pages:
+        area = page._page_box
+        pending = [(area, None)]
+        while pending:
+            box, table = pending.pop()
+            if isinstance(box, boxes.TextBox | boxes.ReplacedBox):
+                right = box.position_x + box.width
+                if right > page.width:
+                    found[table] = max(found.get(table, 1.0), (right - area.content_box_x()) / area.width)
+            elif box.style["overflow"] == box.style["visibility"] == "visible":
+                inner = box.element if table is None and isinstance(box, boxes.TableBox) else table
+                pending += [(child, inner) for child in getattr(box, "children", ())]
+    return found
+
+
+def _page_rule(page: Any, scale: float) -> str:
+    """The rule for pages that are larger than this one, with its margins."""
+    sides = (getattr(page._page_box, f"margin_{side}") * scale for side in ("top", "right", "bottom", "left"))
+    size = f"size: {page.width * scale}px {page.height * scale}px !important"
+    return f"@page {{ {size}; margin: {' '.join(f'{side}px' for side in sides)} !important }}\n"
 
 
 def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:
