@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from engine import FidelityWarning, Signature, Sniffer, TooLarge, lazy_imports
 
@@ -16,6 +17,13 @@ _MAX_DECLARATIONS = 1_000  # limit of declarations before the root element
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
+
+_UNDRAWN = MappingProxyType(
+    {name: name for name in ("canvas", "iframe", "video")}
+    | {"foreignobject": "foreignObject", "math": "MathML", "script": "what scripts write"}
+)
+"""What only browsers draw, by the names of its elements."""
+_SCRIPT = re.compile(r"|module|.*/.*(?:java|ecma)script.*", re.IGNORECASE)  # types of scripts; others are data
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 _DECLARATION = re.compile(r"\s*+<[?!]")
@@ -60,11 +68,15 @@ def warn_not_loaded(references: Sequence[str]) -> None:
     FidelityWarning.issue("resource_not_loaded", f"Only what is in the file is loaded, not: {names}{more}.")
 
 
-def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:
-    """Raises TooLarge if HTML has more than `most` elements and columns, or if they are nested too deeply."""
+def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> frozenset[str]:
+    """What HTML has that only browsers draw.
+
+    Raises TooLarge if it has more than `most` elements and columns, or if they are nested too deeply.
+    """
     parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)
-    parser.close()
+    undrawn: frozenset[str] = parser.close()
+    return undrawn
 
 
 class _Counter:
@@ -73,9 +85,12 @@ class _Counter:
     def __init__(self, most: int) -> None:
         self._most = most
         self._open = self._elements = 0
+        self._undrawn: set[str] = set()
 
-    def start(self, _tag: str, attributes: Mapping[str, str]) -> None:
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._open += 1
+        if tag in _UNDRAWN and (tag != "script" or _SCRIPT.fullmatch(attributes.get("type", ""))):
+            self._undrawn.add(_UNDRAWN[tag])
         spans = (attributes.get(name, "").strip()[:_MAX_DIGITS] for name in _SPANS)
         self._elements += max(1, *(int(span) if span.isdecimal() else 1 for span in spans))
         if self._elements > self._most:
@@ -87,5 +102,5 @@ class _Counter:
     def end(self, _tag: str) -> None:
         self._open -= 1
 
-    def close(self) -> None:
-        pass
+    def close(self) -> frozenset[str]:
+        return frozenset(self._undrawn)

@@ -8,14 +8,16 @@ import zlib
 from functools import partial
 from io import BytesIO
 from mimetypes import guess_type
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import weasyprint
 from PIL import ImageFile
+from weasyprint.formatting_structure import boxes
 from weasyprint.text.fonts import FontConfiguration
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-from engine import CorruptInput, TooLarge, call_within
+from engine import CorruptInput, FidelityWarning, TooLarge, call_within
 from engine.mupdf import pymupdf
 from plugins._fonts.characters import is_drawn, is_emoji
 from plugins._fonts.choice import FontChooser
@@ -30,6 +32,9 @@ _FONTS = "http://fonts.invalid/"  # base of the URLs of MuPDF's fonts
 _LETTER = "x"  # Pango needs a font even if there is no text.
 _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript for such files
 _LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
+_MAX_SHRINKING = 3.0  # of tables and pages that are too wide
+_BREAKING = "* { overflow-wrap: break-word } img, svg { max-width: 100% }\n"
+_EQUAL_COLUMNS = "table-layout: fixed; width: 100%"  # these break words
 _MAX_FONTS = 500  # each is a file in the folder of the job
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all images that this process opens
@@ -94,7 +99,9 @@ def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
         markup = data if archive is None else archive.read(_INDEX)
     except (KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptInput(f"{_INDEX} of the archive cannot be read.") from error
-    check_elements(markup)
+    undrawn = check_elements(markup)
+    if undrawn:
+        FidelityWarning.issue("effects_dropped", f"Not drawn as in a browser: {', '.join(sorted(undrawn))}.")
     return markup, archive
 
 
@@ -125,9 +132,38 @@ def lay_out(
 
 
 def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChooser) -> bytes:
+    """Pages of HTML. What is wider than they are is laid out again: tables with smaller text, and broken words.
+
+    If that is not enough, all is smaller, as browsers print it. Issues a warning if even that is too wide.
+    """
     source = weasyprint.HTML(
         file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
     )
+    sheet += _declare_fonts(source, fetcher, chooser)
+
+    def render(added: str) -> tuple[Any, dict[Any, float]]:
+        fonts = _Fonts()
+        sheets = [weasyprint.CSS(string=sheet + added, url_fetcher=fetcher, font_config=fonts)]
+        document = source.render(fonts, stylesheets=sheets, presentational_hints=True)
+        return document, _find_excess(document)
+
+    scale = 1.0
+    document, excess = render("")
+    if excess:
+        for table in excess.keys() - {None}:
+            style = f"{table.get('style', '')}; font-size: {1 / min(excess[table], _MAX_SHRINKING)}em"
+            table.set("style", f"{style}; {_EQUAL_COLUMNS}" if excess[table] > _MAX_SHRINKING else style)
+        document, excess = render(_BREAKING)
+    if excess:
+        scale = min(max(excess.values()), _MAX_SHRINKING)
+        document, excess = render(_BREAKING + _page_rule(document.pages[0], scale))
+    if excess:
+        FidelityWarning.issue("effects_dropped", "Not drawn: text or images beyond the right edge of a page.")
+    return bytes(document.write_pdf(zoom=1 / scale, finisher=partial(_look_for_missing, chooser)))
+
+
+def _declare_fonts(source: weasyprint.HTML, fetcher: _Fetcher, chooser: FontChooser) -> str:
+    """Style rules for the fonts of MuPDF that the text of a page needs, which the fetcher then has."""
     characters = {_LETTER}.union(*source.etree_element.itertext())
     for element in source.etree_element.iter():
         characters.update(*element.attrib.values())  # Some are drawn, such as alternative texts.
@@ -135,25 +171,50 @@ def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChoose
     for char in sorted(characters):
         if font is None or not font.has(char):
             ((_, font),) = chooser.runs(char)
-    for number, (family, font) in enumerate(chooser.builtin.items()):
+    rules = ""
+    for number, (family, builtin) in enumerate(chooser.builtin.items()):
         url = f"{_FONTS}{number}"
-        fetcher.fonts[url] = font.data
-        sheet += f"@font-face {{ font-family: '{family}'; src: url({url}) }}\n"
-    fonts = _Fonts()
-    sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher, font_config=fonts)]
+        fetcher.fonts[url] = builtin.data
+        rules += f"@font-face {{ font-family: '{family}'; src: url({url}) }}\n"
+    return rules
 
-    def look_for_missing(document: weasyprint.Document, _: object) -> None:
-        drawn = [*document.fonts.values()]
-        chooser.missing = dict.fromkeys(filter(is_drawn, (chr(code) for font in drawn for code in font.missing)))
-        plain = (font for font in drawn if not (font.png or font.svg or font.colr))
-        chooser.lacks_color = any(
-            map(is_emoji, filter(None, (text for font in plain for text in font.to_unicode.values())))
-        )
 
-    written = source.write_pdf(
-        stylesheets=sheets, font_config=fonts, presentational_hints=True, finisher=look_for_missing
+def _look_for_missing(chooser: FontChooser, document: Any, _: object) -> None:
+    """Records the characters of a document that are drawn by no font, or without colors."""
+    drawn = [*document.fonts.values()]
+    chooser.missing = dict.fromkeys(filter(is_drawn, (chr(code) for font in drawn for code in font.missing)))
+    plain = (font for font in drawn if not (font.png or font.svg or font.colr))
+    chooser.lacks_color = any(
+        map(is_emoji, filter(None, (text for font in plain for text in font.to_unicode.values())))
     )
-    return bytes(written)
+
+
+def _find_excess(document: Any) -> dict[Any, float]:
+    """The tables with text or images beyond the right edge of a page; None stands for what is in no table.
+
+    With the width of their content in widths of the page without margins.
+    """
+    found: dict[Any, float] = {}
+    for page in document.pages:
+        area = page._page_box
+        pending = [(area, None)]
+        while pending:
+            box, table = pending.pop()
+            if isinstance(box, boxes.TextBox | boxes.ReplacedBox):
+                right = box.position_x + box.width
+                if right > page.width:
+                    found[table] = max(found.get(table, 1.0), (right - area.content_box_x()) / area.width)
+            elif box.style["overflow"] == box.style["visibility"] == "visible":
+                inner = box.element if table is None and isinstance(box, boxes.TableBox) else table
+                pending += [(child, inner) for child in getattr(box, "children", ())]
+    return found
+
+
+def _page_rule(page: Any, scale: float) -> str:
+    """The rule for pages that are larger than this one, with its margins."""
+    sides = (getattr(page._page_box, f"margin_{side}") * scale for side in ("top", "right", "bottom", "left"))
+    size = f"size: {page.width * scale}px {page.height * scale}px !important"
+    return f"@page {{ {size}; margin: {' '.join(f'{side}px' for side in sides)} !important }}\n"
 
 
 def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:

@@ -1,5 +1,6 @@
 """Pages of HTML and Markdown, and Markdown of documents."""
 
+import base64
 import subprocess
 from pathlib import Path
 
@@ -163,6 +164,62 @@ def test_pages_become_images_and_texts(target: str) -> None:
         assert opened(result.data).size == (1241, 1754)
 
 
+_CELLS = "".join(f"<td>number {number}" for number in range(20))
+_DOT = "data:image/png;base64," + base64.b64encode(sample("png")).decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "shown", "expected"),
+    [
+        (f"<table><tr>{_CELLS}</table>", "number 19", set()),
+        (f"<table style='font-size:16px'><tr>{_CELLS.replace('number', '<b>number</b>')}</table>", "number 19", set()),
+        ("<table><tr>" + "<td style='font-size:20px'>numbers" * 20 + "<td>END</table>", "END", set()),
+        (f"<p>{'a' * 399}b", "b", set()),
+        (f"<table><tr><td>x<td>{'a' * 999}b</table>", "b", set()),
+        (f"<img src='{_DOT}' width=3000><p>END", "END", set()),
+        ("<p style='width:1500px; text-align: right'>END", "END", set()),
+        ("<p style='margin-left:150%; font-size:20px'>END", None, {"effects_dropped"}),
+        ("<p style='overflow:hidden; width:9em; white-space:nowrap'>" + "hidden " * 99, "hidden", set()),
+        ("<p style='position:absolute; left:-9999px'>left</p>END", "END", set()),
+    ],
+)
+def test_what_is_wider_than_a_page(content: str, shown: str | None, expected: set[str]) -> None:
+    result = _convert(f"<!DOCTYPE html><h1>Title</h1>{content}".encode(), "", "pdf")
+    page = pymupdf.open("pdf", result.data)[0]
+
+    assert codes(result) == expected
+    assert tuple(map(round, page.rect[2:])) == (595, 842)
+    assert shown is None or shown in page.get_text(clip=page.rect).replace("\n", " ")
+    assert all(image["bbox"][2] < page.rect.width for image in page.get_image_info())
+
+
+def test_a_wide_table_leaves_other_text_as_it_is() -> None:
+    page = _page(f"<!DOCTYPE html><p>text<table><tr>{_CELLS}</table>".encode())
+
+    spans = [span for block in page.get_text("dict")["blocks"] for line in block["lines"] for span in line["spans"]]
+    assert spans[0]["size"] == pytest.approx(12)
+    assert all(4 < span["size"] < 9 for span in spans[1:])
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("<script>document.write(1)</script>", "what scripts write"),
+        ("<script type='text/javascript' src='a.js'></script>", "what scripts write"),
+        ("<script type=module>1</script><canvas></canvas>", "canvas, what scripts write"),
+        ("<math><mi>x</mi></math>", "MathML"),
+        ("<svg><foreignObject/></svg>", "foreignObject"),
+        ("<script type='application/ld+json'>{}</script>", None),
+        ("<svg><rect/></svg><input type=checkbox>", None),
+    ],
+)
+def test_what_only_browsers_draw_is_reported(content: str, named: str | None) -> None:
+    result = _convert(f"<!DOCTYPE html><p>text{content}".encode(), "", "pdf")
+
+    messages = [warned.message for warned in result.outcome.warnings]
+    assert messages == ([f"Not drawn as in a browser: {named}."] if named else [])
+
+
 _MARKDOWN = (
     b"# Title\n\nsome *text* with a [link](https://example.com/)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n"
 )
@@ -176,6 +233,52 @@ def test_markdown_is_laid_out_as_html() -> None:
     assert _page(_MARKDOWN, "a.md", page_size="a5").get_text().replace("•", " ").split() == [
         *("Title", "some", "text", "with", "a", "link", "a", "b", "1", "2", "one", "two")
     ]
+
+
+_GITHUB = """---
+title: "Front <Title>"
+author: Jane
+---
+Word[^1] for $HOME_a and $5 to $10, https://auto.link
+
+- [x] done
+- [ ] open
+
+> [!NOTE]
+> Alert
+
+Term
+: Definition
+
+[^1]: The footnote.
+"""
+
+
+def test_markdown_of_github() -> None:
+    result = _convert(_GITHUB.encode(), "a.md", "html")
+    text = result.data.decode()
+    printed = pymupdf.open("pdf", _convert(_GITHUB.encode(), "a.md", "pdf").data)
+
+    for part in ('href="#fn1"', 'checked=""', "markdown-alert-note", "<dd>Definition</dd>", "$HOME_a and $5 to $10"):
+        assert part in text
+    assert "<title>Front &lt;Title&gt;</title>" in text
+    assert "Jane" not in printed[0].get_text()
+    assert printed.metadata["title"] == "Front <Title>"
+    assert codes(result) == set()
+
+
+@pytest.mark.parametrize("formula", ["$a_1*b_2*c$", "$$\\int_0^1 x_i *x* <2$$"])
+def test_formulas_of_markdown_stay_as_they_are(formula: str) -> None:
+    result = _convert(f"Formula\n\n{formula}\n\nin text".encode(), "a.md", "html")
+
+    assert formula.replace("<", "&lt;") in result.data.decode()
+    assert codes(result) == {"effects_dropped"}
+
+
+def test_long_words_of_markdown_are_broken() -> None:
+    text = _page(f"https://{'a' * 200}\n\n`{'b' * 200}`".encode(), "a.md").get_text(clip=(0, 0, 595, 842))
+
+    assert (text.count("a"), text.count("b")) == (200, 200)
 
 
 def test_documents_become_markdown() -> None:

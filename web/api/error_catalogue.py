@@ -319,7 +319,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "color_converted": "colors of CMYK or Lab, which become sRGB",
         "colors_reduced": "colors beyond those that the target supports: 256, gray, or black and white",
         "depth_reduced": "bits per sample beyond those that the target supports",
-        "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, other files, some styles and filters",
+        "effects_dropped": "parts of an SVG that are not drawn, such as animations; what scripts of HTML draw",
         "effects_rasterized": "filters of an SVG, and transparency in an EPS, which become images among the vectors",
         "encryption_dropped": "encryption, when PDFs are merged, or if the target has none",
         "font_substituted": "fonts that are not installed, replaced by others, and the colors of emoji",
