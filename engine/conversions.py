@@ -140,8 +140,9 @@ def conversion(
 
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
     `terminal` step can only be the last of a path, such as one to pixels on a PDF page. `programs` are the paths of
-    programs the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: plans
-    with the step get a process of their own, as do plans with `programs`. An encoder declares what its target `holds`;
+    programs the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: the
+    process of the step takes no tasks but those of its plugin's TEMPLATE and of one account, or without a TEMPLATE only
+    one, as do plans with `programs`. An encoder declares what its target `holds`;
     the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
     steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
     the pixels. `reduces`: the decoder uses the options of transforms only to decode no more pixels than they need.

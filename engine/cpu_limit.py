@@ -21,7 +21,7 @@ def call_within(share: float, function: Callable[[], T]) -> T:
     """Calls a function, which may take this share of the CPU time that the task may still use.
 
     Raises TooLarge, reason `elements`, if it takes more, or if the process grows by half of a task's memory. The call
-    then goes on in its thread until the process ends: only for conversions that are `isolated`. Code in C is limited as
+    then goes on in its thread until the process ends, which is when the task has failed. Code in C is limited as
     far as it releases the GIL. A task without a limit of its CPU time is not limited.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_CPU)

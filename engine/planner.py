@@ -154,11 +154,19 @@ class Plan:
 
     @cached_property
     def isolated(self) -> bool:
-        """Whether the tool or a step needs a process of its own, which ends after the task.
+        """Whether the tool or a step is isolated, or runs a program.
 
-        The reader does not: it reads the result, which this process has written.
+        The reader does not count: it reads the result, which the process has written.
         """
         return bool(self.programs) or any(step.isolated for step in self._executed)
+
+    @cached_property
+    def own_process(self) -> bool:
+        """Whether the task needs a new process, which ends after it: for a program, or an isolated step.
+
+        Not for one whose plugin file has a template: that has processes of its own, each for tasks of one account.
+        """
+        return bool(self.programs) or any(step.isolated and not template_of(step) for step in self._executed)
 
     @cached_property
     def modules(self) -> frozenset[str]:

@@ -139,7 +139,7 @@ class Sandbox:
 
     def run(self, plan: Plan, data: bytes) -> TaskResult:
         """Raises ConversionError."""
-        task = replace(Task.of(plan), isolated=True)
+        task = replace(Task.of(plan), own_process=True)
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as target:
             source.write(data)
             source.flush()

@@ -71,7 +71,7 @@ class Detector:
         progress = os.memfd_create("convertd-detection", os.MFD_CLOEXEC)
         try:
             with reopen([file]) as sources:
-                async with self._pool.worker(_NO_ACCOUNT, isolated=False) as worker, _limited(worker.process):
+                async with self._pool.worker(_NO_ACCOUNT, own_process=False) as worker, _limited(worker.process):
                     request = Request(_NO_ACCOUNT, _LIMITS, worker.final, task)
                     reply = await send_request(worker, request, [*sources, progress])
                     found, worker.succeeded = tasks.parse_identified(reply)

@@ -76,7 +76,7 @@ class SingleWorker:
         return True
 
     @asynccontextmanager
-    async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
+    async def worker(self, account: str, *, own_process: bool, template: str = "") -> AsyncIterator[Worker]:
         """A worker for one task of the account, which is killed on exit. Raises ExecutorUnavailable."""
         base_folder = BaseFolder()
         try:
@@ -193,9 +193,9 @@ class LocalExecutor:
             os.ftruncate(output, 0)
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(NotStarted):
-                async with self.pool.worker(account, isolated=task.isolated, template=task.template) as worker:
+                async with self.pool.worker(account, own_process=task.own_process, template=task.template) as worker:
                     request = Request(account, limits, worker.final, task)
-                    with time.running(worker.process, children=task.isolated):
+                    with time.running(worker.process, children=task.own_process):
                         reply = await send_request(worker, request, descriptors)
                     result, reusable = tasks.parse_result(reply)
                     written = os.fstat(output).st_size
@@ -211,7 +211,7 @@ class LocalExecutor:
         async with (
             self._slots,
             TaskTime(limits).limited(),
-            self.pool.worker("", isolated=True) as worker,
+            self.pool.worker("", own_process=True) as worker,
         ):
             return tasks.parse_report(await send_request(worker, Request("", limits, final=True), []))
 

@@ -121,15 +121,15 @@ class WorkerPool:
         self._thread.shutdown()
 
     @asynccontextmanager
-    async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
-        """A worker of a template for one task of the account; a new one, retired after the task, if `isolated`.
+    async def worker(self, account: str, *, own_process: bool, template: str = "") -> AsyncIterator[Worker]:
+        """A worker of a template for one task of the account; with `own_process`, a new one for this task only.
 
-        It becomes idle on exit if it can take another task; otherwise it is killed. Raises
-        ExecutorUnavailable.
+        It becomes idle on exit if it can take another task; otherwise it is killed. Raises ExecutorUnavailable.
         """
-        worker = (None if isolated else self._take_idle(account, template)) or await self._bind_spare(account, template)
+        worker = None if own_process else self._take_idle(account, template)
+        worker = worker or await self._bind_spare(account, template)
         worker.tasks += 1
-        worker.final = isolated or worker.tasks >= self._jobs_per_process
+        worker.final = own_process or worker.tasks >= self._jobs_per_process
         worker.succeeded = False
         try:
             yield worker

@@ -76,8 +76,8 @@ class Task:
     """A conversion, described by names only; its files are passed as open descriptors.
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
-    parameters `file_names`. Its process is forked from the `template`; that of an `isolated` task is new, and ends
-    after it. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
+    parameters `file_names`. Its process is forked from the `template`; with `own_process`, it is new, and ends after
+    the task. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
     With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
@@ -88,7 +88,7 @@ class Task:
     target: str
     options: OptionValues = field(default_factory=dict, repr=False)
     tool: str | None = None
-    isolated: bool = True
+    own_process: bool = True
     template: str = ""
     name: str = DEFAULT_NAME
     dry_run: bool = False
@@ -114,7 +114,7 @@ class Task:
             target=plan.target.name,
             options=options,
             tool=None if plan.tool is None else plan.tool.name,
-            isolated=plan.isolated,
+            own_process=plan.own_process,
             template=plan.template,
             name=name,
             dry_run=dry_run,
@@ -142,7 +142,7 @@ def task_of(
 ) -> Task:
     """Creates the task that makes the outputs of an input, as `Task.of` does for one plan."""
     plans = [plan for one in outputs for plan in one.plans]
-    plan = next((plan for plan in plans if plan.isolated), plans[0])
+    plan = max(plans, key=lambda plan: (plan.own_process, bool(plan.template)))
     first = outputs[0].output
     task = Task.of(plan, first.options, name, memory=memory, input_names=input_names, dry_run=dry_run)
     if len(plans) == 1 and first.name is None:

@@ -103,7 +103,7 @@ def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
     large = {"engine.mupdf", "plugins._text.web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
 
     assert most.isdisjoint(large)
-    shared = [plan for plan in _REGISTRY.catalogue() if not plan.isolated]
+    shared = [plan for plan in _REGISTRY.catalogue() if not any(step.isolated for step in plan.conversions)]
     assert {plan.target.name for plan in shared if plan.template} == {"pdf", "psd", "psb", "mp4", "webm"}
 
 
@@ -154,7 +154,7 @@ async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Pat
 
         assert svg not in _children(supervisor)
         assert executor.forkserver.pid == supervisor
-        assert idle_workers(executor, ACCOUNT) == kept
+        assert {*kept} < {*idle_workers(executor, ACCOUNT)}
         for _ in range(2):  # meanwhile, a second spare of the template would be forked
             await _convert(executor, tmp_path, "hdr", "bmp")
         assert len(executor.pool.spares["svg"]) <= 1

@@ -358,7 +358,8 @@ def test_a_plan_is_isolated_if_a_step_that_reads_files_of_clients_is() -> None:
     for number in range(4):
         plan = planned(*(number == other for other in range(5)))
         assert plan.isolated
-        assert Task.of(plan) == Task(("png", "png"), "png", tool="tool", isolated=True)
+        assert Task.of(plan) == Task(("png", "png"), "png", tool="tool", own_process=True)
+    assert Plan((PNG,), PNG, (step(isolated=True),)).own_process
     assert not planned(False, False, False, False, True).isolated  # only the result is read so
 
 

@@ -139,7 +139,7 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
 def _job(folder: Path, deed: str, kind: str = "trouble", *, isolated: bool = True) -> FileJob:
     source = folder / f"in.{kind}"
     source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
-    return FileJob(Task((kind,), "png", isolated=isolated), [source], folder / "result.png")
+    return FileJob(Task((kind,), "png", own_process=isolated), [source], folder / "result.png")
 
 
 async def _succeeds(

@@ -61,7 +61,7 @@ async def test_jobs_of_two_accounts_never_share_a_process(executor: ObservedExec
 
 async def test_a_worker_refuses_a_job_of_another_account(executor: ObservedExecutor) -> None:
     loop = asyncio.get_running_loop()
-    async with executor.pool.worker("a", isolated=True) as worker:
+    async with executor.pool.worker("a", own_process=True) as worker:
         connection = worker.process.connection
         replies = []
         for account in ("a", "b"):
@@ -139,7 +139,7 @@ async def test_an_isolated_job_gets_a_new_process_that_ends(executor: ObservedEx
     before = await run_deed(executor, tmp_path)
     spares = {process.pid for process in executor.pool.spares[""]}
 
-    async with executor.pool.worker(ACCOUNT, isolated=True) as worker:
+    async with executor.pool.worker(ACCOUNT, own_process=True) as worker:
         assert worker.process.pid not in before
         assert worker.final
     await run_files(executor, trouble_job(tmp_path, "behave", isolated=True))
@@ -303,7 +303,7 @@ async def test_a_large_image_leaves_its_worker_small(tmp_path: Path, monkeypatch
     async with misbehaving(1) as executor:
         pids = []
         for _ in range(2):
-            await run_files(executor, FileJob(Task(("png",), "bmp", isolated=False), [source], tmp_path / "out"))
+            await run_files(executor, FileJob(Task(("png",), "bmp", own_process=False), [source], tmp_path / "out"))
             pids += idle_workers(executor)
 
     assert len(pids) == 2

@@ -341,7 +341,7 @@ def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
 def _processes(registry: Registry, settings: Settings) -> dict[str, Any]:
     """The number of jobs in a process, all of one account, and the formats whose jobs have a process of their own."""
     plans = registry.catalogue()
-    shared = [plan for plan in plans if not plan.isolated]
+    shared = [plan for plan in plans if not plan.own_process]
     return {
         "jobs_per_process": settings.jobs_per_process,
         "isolated_inputs": sorted({plan.source.name for plan in plans} - {plan.source.name for plan in shared}),

@@ -88,7 +88,7 @@ def trouble_job(
     source = folder / f"{deed}.trouble"
     source.write_bytes((b"LAUNCH " if programs else b"TROUBLE ") + deed.encode())
     name = "launcher" if programs else "trouble"
-    return FileJob(Task((name,), target, isolated=isolated or programs), [source], folder / f"{deed}.out")
+    return FileJob(Task((name,), target, own_process=isolated or programs), [source], folder / f"{deed}.out")
 
 
 def serving_process(forkserver: ForkServer) -> int:

@@ -43,13 +43,13 @@ def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
     assert "X-Warnings" not in server.convert(image(), "webp").headers
 
 
-def test_risky_formats_are_read_in_a_process_of_their_own(servers: Servers, data_dir: Path) -> None:
+def test_risky_formats_are_read_in_processes_of_their_kind(servers: Servers, data_dir: Path) -> None:
     executor = RecordingExecutor()
     with servers.running(data_dir, executor) as server:
-        for source, target in (("png", "webp"), ("png", "pdf"), ("pdf", "png"), ("svg", "png")):
+        for source, target in (("png", "webp"), ("png", "pdf"), ("pdf", "png"), ("svg", "png"), ("jxr", "png")):
             assert server.convert(sample(source), target).status_code == 500
-    assert [job.isolated for job in executor.jobs] == [False, False, True, True]
-    assert [job.template for job in executor.jobs] == ["", "documents", "documents", "svg"]
+    assert [job.template for job in executor.jobs] == ["", "documents", "documents", "svg", ""]
+    assert [job.own_process for job in executor.jobs] == [False, False, False, False, True]
 
 
 def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:

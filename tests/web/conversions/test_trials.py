@@ -243,7 +243,7 @@ class TestAccount:
             assert site.convert(sample("png"), "jpeg").status_code == 200
         first, second, third, preview, _ = executor.accounts
         assert first == second == preview != third
-        assert [job.isolated for job in executor.jobs] == [True, True, True, True, False]
+        assert [job.own_process for job in executor.jobs] == [True, True, True, True, False]
 
 
 class TestPreviews:

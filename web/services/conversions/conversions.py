@@ -251,7 +251,7 @@ class Conversions:
         task = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
-            task = replace(task, isolated=True)
+            task = replace(task, own_process=True)
         inputs = [upload.file for upload in request.uploads]
         async with self._admission.acquire(place, memory):
             started = perf_counter()
