@@ -65,6 +65,7 @@ from engine.media import ImageMetadata as ImageMetadata
 from engine.media import ImageRequest as ImageRequest
 from engine.media import ImageSource as ImageSource
 from engine.media import Raster as Raster
+from engine.options import Inherited as Inherited
 from engine.options import InputFile as InputFile
 from engine.options import InputNames as InputNames
 from engine.options import Option as Option

@@ -39,8 +39,6 @@ from engine.step_errors import file_errors, of_file, step_errors
 
 PAGES = "pages"
 METADATA = "metadata"
-OPTION_IGNORED = "option_ignored"
-"""The code of the warning of options without effect."""
 
 _MAX_MESSAGES = 3
 _MAX_QUALITY = 100  # if an encoder has no default
@@ -166,11 +164,8 @@ def _forget_losses(caught: list[warnings.WarningMessage], start: int) -> None:
 def _forget_partly_ignored(caught: list[warnings.WarningMessage], start: int, inputs: int) -> None:
     """Deletes the warnings from `start` on of options that have an effect on another one of several inputs."""
     counts = Counter(str(one.message) for one in caught[start:])
-    caught[start:] = [
-        one
-        for one in caught[start:]
-        if getattr(one.message, "code", None) != OPTION_IGNORED or counts[str(one.message)] >= inputs
-    ]
+    is_partly = {text for text, count in counts.items() if count < inputs and "option_ignored" in text}
+    caught[start:] = [one for one in caught[start:] if str(one.message) not in is_partly]
 
 
 def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
@@ -212,7 +207,7 @@ def check_options(plan: Plan, options: OptionValues) -> None:
         FidelityWarning.issue("quality_ignored", message)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
-        FidelityWarning.issue(OPTION_IGNORED, message)
+        FidelityWarning.issue("option_ignored", message)
 
 
 def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS) -> Any:

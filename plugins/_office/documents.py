@@ -26,7 +26,6 @@ from engine.option_types import Pages, Password
 from plugins._office import compound_file, libreoffice
 from plugins._office.compound_file import CompoundFile
 from plugins._office.libreoffice import PROGRAMS, Filter, Written
-from plugins._pdf import passwords
 from plugins._pdf.pages import reading
 from plugins._pdf.pages.reading import read_pages
 from plugins._text import zip_archives
@@ -35,6 +34,7 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._fonts import choice
     from plugins._office import references
+    from plugins._pdf import passwords
 
 MODULES = ("plugins._fonts.choice", "plugins._office.references", *reading.MODULES)
 TEMPLATE = "documents"

@@ -9,42 +9,29 @@ from pikepdf import Pdf, Stream
 from engine import FidelityWarning
 from plugins._pdf.name_trees import as_list
 
-_NAMESPACE = "http://www.aiim.org/pdfa/ns/id/"
-_PART = re.compile(rb":part(?:\s*=\s*[\"']|\s*>)\s*(\d)")
-_LEVEL = re.compile(rb":conformance(?:\s*=\s*[\"']|\s*>)\s*(\w)")
-_PROPERTIES = ("part", "conformance", "amd", "corr", "rev")
+_CLAIM = re.compile(rb"pdfaid:(part|conformance)(?:\s*=\s*[\"']|\s*>)\s*(\w)")
 
 
-def claimed_part(packet: bytes) -> int | None:
-    """The part of the standard that a packet of XMP names, such as 2 for PDF/A-2b. None without a claim."""
-    found = _PART.search(packet) if _NAMESPACE.encode() in packet else None
-    return int(found[1]) if found else None
+def claim(packet: bytes) -> dict[bytes, bytes]:
+    """The part and the conformance that a packet of XMP names, such as 2 and B; empty without a claim."""
+    return dict(_CLAIM.findall(packet))
 
 
-def part_of(document: Pdf) -> int | None:
-    """The part of the standard that a document claims to conform to."""
+def claim_of(document: Pdf) -> dict[bytes, bytes]:
+    """The claim of a document with the profiles of its colors; empty without a claim."""
     packet = document.Root.get("/Metadata")
-    return claimed_part(packet.read_bytes()) if isinstance(packet, Stream) else None
-
-
-def claim_of(document: Pdf) -> tuple[object, ...] | None:
-    """What a document claims, to compare it with others: part, level, and the profiles of its colors."""
-    part = part_of(document)
-    if part is None:
-        return None
-    level = _LEVEL.search(document.Root.Metadata.read_bytes())
-    intents = [intent.get("/DestOutputProfile") for intent in as_list(document.Root.get("/OutputIntents"))]
-    return part, level and level[1].upper(), *(one.read_bytes() for one in intents if isinstance(one, Stream))
+    found = claim(packet.read_bytes()) if isinstance(packet, Stream) else {}
+    profiles = [intent.get("/DestOutputProfile") for intent in as_list(document.Root.get("/OutputIntents")) if found]
+    return found | {b"%d" % at: one.read_bytes() for at, one in enumerate(profiles) if isinstance(one, Stream)}
 
 
 def remove_claim(document: Pdf) -> None:
     """Removes the claim from a document that is changed in a way that PDF/A forbids. Issues a warning if it has one."""
-    if part_of(document) is None:
-        return
-    with document.open_metadata(set_pikepdf_as_editor=False, update_docinfo=False) as packet:
-        for name in _PROPERTIES:
-            packet.pop(f"{{{_NAMESPACE}}}{name}", None)
-    warn_removed()
+    if claim_of(document):
+        with document.open_metadata(set_pikepdf_as_editor=False, update_docinfo=False) as packet:
+            for name in [name for name in packet if name.startswith("{http://www.aiim.org/pdfa/ns/id/}")]:
+                del packet[name]
+        warn_removed()
 
 
 def warn_removed() -> None:

@@ -40,19 +40,12 @@ def remove_signatures(document: Pdf) -> bool:
 
 
 def is_signed(document: Pdf) -> bool:
-    """Whether a document has a signature, or had one on a page that `mark_signed` has removed."""
-    return "/Perms" in document.Root or any(
-        True for _ in _signed_fields(document.Root.get("/AcroForm") or Dictionary())
-    )
+    """Whether a document has signatures, or permissions that depend on one."""
+    return "/Perms" in document.Root or bool(_signed_fields(document.Root.get("/AcroForm") or Dictionary()))
 
 
-def mark_signed(document: Pdf) -> None:
-    """Makes a document one with signatures, of which the fields are gone."""
-    document.Root.Perms = Dictionary()
-
-
-def _signed_fields(form: Object) -> Iterator[Object]:
-    return (field for field, inherited in walk_fields(form) if inherited.get("/FT") == Name.Sig and "/V" in field)
+def _signed_fields(form: Object) -> list[Object]:
+    return [field for field, inherited in walk_fields(form) if inherited.get("/FT") == Name.Sig and "/V" in field]
 
 
 def remove_xfa(document: Pdf) -> None:

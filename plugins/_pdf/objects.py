@@ -57,7 +57,7 @@ def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
     if encryption:
         archive_claims.remove_claim(document)
     kept = document.is_encrypted if encryption is None else encryption
-    is_old = archive_claims.part_of(document) == 1
+    is_old = archive_claims.claim_of(document).get(b"part") == b"1"
     mode = ObjectStreamMode.disable if is_old else ObjectStreamMode.generate
     file = BytesIO()
     document.save(file, object_stream_mode=mode, encryption=kept, **parameters)

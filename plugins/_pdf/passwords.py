@@ -11,16 +11,7 @@ from engine import FidelityWarning
 if TYPE_CHECKING:
     from engine.mupdf import pymupdf
 
-_PROHIBITED = (
-    stringprep.in_table_c21_c22,
-    stringprep.in_table_c3,
-    stringprep.in_table_c4,
-    stringprep.in_table_c5,
-    stringprep.in_table_c6,
-    stringprep.in_table_c7,
-    stringprep.in_table_c8,
-    stringprep.in_table_c9,
-)
+_PROHIBITED = ("c21_c22", "c3", "c4", "c5", "c6", "c7", "c8", "c9")  # tables of RFC 3454
 
 
 def prepared(password: str) -> str:
@@ -30,7 +21,7 @@ def prepared(password: str) -> str:
     """
     mapped = ("" if stringprep.in_table_b1(one) else " " if stringprep.in_table_c12(one) else one for one in password)
     result = ucd_3_2_0.normalize("NFKC", "".join(mapped))
-    if any(is_prohibited(one) for one in result for is_prohibited in _PROHIBITED):
+    if any(getattr(stringprep, f"in_table_{table}")(one) for table in _PROHIBITED for one in result):
         raise ValueError("must not have control characters.")
     return result
 

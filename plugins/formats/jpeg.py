@@ -119,7 +119,9 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
         if subsampling in (None, own["subsampling"]):
             kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
             if kept is not None:
-                _warn_kept(effort)
+                if optimize:
+                    message = "effort has no effect where the coding of the JPEG is kept."
+                    FidelityWarning.issue("option_ignored", message)
                 return kept
     frame = raster.first_frame()
     if own and raster.origin and frame.size == raster.origin.size:  # the file must not grow
@@ -133,11 +135,6 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
     return pillow.encode_jpeg(
         frame.image, **parameters, optimize=optimize, progressive=progressive, **_metadata(raster, frame.icc_profile)
     )
-
-
-def _warn_kept(effort: int) -> None:
-    if effort > _DEFAULT_EFFORT:
-        FidelityWarning.issue("option_ignored", "effort has no effect where the coding of the JPEG is kept.")
 
 
 def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def write(
     sanitize: Sanitize = False,
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
-    if metadata == "none" and archive_claims.claimed_part(document.get_xml_metadata().encode()):
+    if metadata == "none" and archive_claims.claim(document.get_xml_metadata().encode()):
         archive_claims.warn_removed()
     filter_document(document, metadata)
     data = active_content.check_file(to_bytes(document), password or "", sanitize=sanitize)
@@ -154,7 +154,8 @@ def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
 
 def to_bytes(document: pymupdf.Document) -> bytes:
     """The document as a compressed file without unused objects. Its encryption is kept."""
-    streams = int(archive_claims.claimed_part(document.get_xml_metadata().encode()) != 1)  # PDF/A-1 has no such ones
+    claim = archive_claims.claim(document.get_xml_metadata().encode())
+    streams = int(claim.get(b"part") != b"1")  # PDF/A-1 has no object streams
     data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=streams, encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 

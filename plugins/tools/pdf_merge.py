@@ -44,7 +44,8 @@ def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: Inpu
         )
     if any(document.is_encrypted for document in documents):
         FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
-    if len({*map(archive_claims.claim_of, documents)}) > 1:
+    claims = [archive_claims.claim_of(document) for document in documents]
+    if any(claim != claims[0] for claim in claims):
         for document in documents:
             archive_claims.remove_claim(document)
     version = max(document.pdf_version for document in documents)

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
-from engine.registry import load_registry
 from plugins._pixels.canvases import salient_point
 from plugins._pixels.resampling import resample
 from plugins._pixels.sizes import Drawing, reduced_scale, scaled_size
 from plugins.operations import colors, geometry
-from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.generated import quadrants, saved
+from tests.support.samples.generated import quadrants
 from tests.support.samples.profiles import swapped_profile
 from tests.support.samples.rasters import only, photo, raster_of, resize, vips_image, with_16_bits
 
@@ -163,18 +161,6 @@ def _premultiplied(image: Any) -> NDArray[Any]:
     return samples
 
 
-@pytest.mark.parametrize("name", ["gravity", "watermark_position"])
-def test_points_are_inside_the_image(name: str) -> None:
-    option = load_registry().options[name]
-
-    for inside in ("0.3,0.7", "0,1", "1.0, .5"):
-        assert option.validate(inside) == inside
-    for outside in ("1.2", "1.2,0.5", "0.5,1.01", "-0.1,0"):
-        with pytest.raises(InvalidOption) as raised:
-            option.validate(outside)
-        assert (raised.value.reason, raised.value.param) == ("malformed", name)
-
-
 @pytest.mark.parametrize("gravity", ["center", "north", "southeast", "west"])
 def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
     image = photo((300, 200))
@@ -231,31 +217,6 @@ def test_padding_of_every_mode(mode: str, background: str | None, expected: Any,
     assert padded.image.convert("L").getpixel((1, 11)) == pytest.approx(
         image.convert("RGB").convert("L").getpixel((1, 1)), abs=3
     )
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "mode", "corner"),
-    [
-        *((target, {}, "RGBA", (255, 255, 255, 0)) for target in ("png", "webp", "tiff", "tga")),
-        ("gif", {}, "P", (0, 0, 0, 0)),
-        ("tiff", {"compression": "jpeg"}, "RGB", (255, 255, 255, 255)),
-        ("jpeg", {}, "RGB", (255, 255, 255, 255)),
-        ("jpeg", {"output_profile": "swop"}, "CMYK", (255, 255, 255, 255)),
-        ("png", {"bit_depth": 16}, "RGBA", (255, 255, 255, 0)),
-        ("png", {"pad": "3"}, "RGBA", (255, 255, 255, 0)),
-    ],
-)
-def test_contain_pads_with_transparency_where_the_target_has_it(
-    target: str, options: dict[str, Any], mode: str, corner: tuple[int, ...]
-) -> None:
-    data = saved(quadrants((40, 20)), "PNG")
-
-    result = convert(data, target, width=40, height=40, fit="contain", **options)
-
-    assert codes(result) == set()
-    assert (opened(result.data).mode, opened(result.data).convert("RGBA").getpixel((1, 1))) == (mode, corner)
-    rounded = convert(data, target, width=40, height=40, fit="contain", radius="5", **options)
-    assert ("alpha_flattened" in codes(rounded)) is (mode in ("RGB", "CMYK"))
 
 
 def test_padding_is_in_the_color_space_of_the_profile() -> None:

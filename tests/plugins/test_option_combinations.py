@@ -21,8 +21,8 @@ from PIL import Image
 from engine import InvalidOption, Option, OptionValue, testing
 from engine.registry import load_registry
 from engine.testing import Sandbox, Subject
-from tests.support.results.conversions import convert, convert_with, opened
-from tests.support.samples.generated import sample, saved
+from tests.support.results.conversions import codes, convert, convert_with, opened
+from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.rasters import photo
 
 _SIZE = (180, 130)
@@ -391,3 +391,40 @@ def test_options_of_all_steps() -> None:
     faults = {subject.plugin.name: testing.check_declarations(subject) for subject in checked}
 
     assert {name: found for name, found in faults.items() if found} == {}
+
+
+@pytest.mark.parametrize("name", ["gravity", "watermark_position"])
+def test_points_are_inside_the_image(name: str) -> None:
+    option = load_registry().options[name]
+
+    for inside in ("0.3,0.7", "0,1", "1.0, .5"):
+        assert option.validate(inside) == inside
+    for outside in ("1.2", "1.2,0.5", "0.5,1.01", "-0.1,0"):
+        with pytest.raises(InvalidOption) as raised:
+            option.validate(outside)
+        assert (raised.value.reason, raised.value.param) == ("malformed", name)
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "mode", "corner"),
+    [
+        *((target, {}, "RGBA", (255, 255, 255, 0)) for target in ("png", "webp", "tiff", "tga")),
+        ("gif", {}, "P", (0, 0, 0, 0)),
+        ("tiff", {"compression": "jpeg"}, "RGB", (255, 255, 255, 255)),
+        ("jpeg", {}, "RGB", (255, 255, 255, 255)),
+        ("jpeg", {"output_profile": "swop"}, "CMYK", (255, 255, 255, 255)),
+        ("png", {"bit_depth": 16}, "RGBA", (255, 255, 255, 0)),
+        ("png", {"pad": "3"}, "RGBA", (255, 255, 255, 0)),
+    ],
+)
+def test_contain_pads_with_transparency_where_the_target_has_it(
+    target: str, options: dict[str, Any], mode: str, corner: tuple[int, ...]
+) -> None:
+    data = saved(quadrants((40, 20)), "PNG")
+
+    result = convert(data, target, width=40, height=40, fit="contain", **options)
+
+    assert codes(result) == set()
+    assert (opened(result.data).mode, opened(result.data).convert("RGBA").getpixel((1, 1))) == (mode, corner)
+    rounded = convert(data, target, width=40, height=40, fit="contain", radius="5", **options)
+    assert ("alpha_flattened" in codes(rounded)) is (mode in ("RGB", "CMYK"))

@@ -15,9 +15,8 @@ from engine import ConversionError, OptionValue, OptionValues
 from engine.pipeline import PipelineResult
 from engine.planner import Plan
 from engine.registry import load_registry
-from tests.plugins.test_options_of_pairs import stable
 from tests.support.results.conversions import convert, opened
-from tests.support.results.pairs import Pair
+from tests.support.results.pairs import Pair, stable
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.pairs import pairs_with_samples, sample_of
 from tests.support.samples.rasters import photo
@@ -140,7 +139,8 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "max_bytes": lambda pair: len(pair.result.data) <= 1000,
     # They decide where pages end, which texts of one page do not show.
     **dict.fromkeys(
-        ("page_size", "landscape", "margin", "font_size"), lambda pair: pair.target.name in ("md", "html", "txt")
+        ("page_size", "landscape", "margin", "font_size", "pages"),
+        lambda pair: pair.target.name in ("md", "html", "txt"),
     ),
 }
 

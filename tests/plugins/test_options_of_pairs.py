@@ -27,10 +27,9 @@ from tests.support.results.option_checks import (
     check_trim,
     palette_check,
 )
-from tests.support.results.pairs import DPI, Check, Pair, changes, expect, refuses
+from tests.support.results.pairs import DPI, Check, Pair, changes, expect, refuses, stable
 from tests.support.samples.generated import sample, samples_with_traits, saved
 from tests.support.samples.pairs import pairs_with_samples, sample_of
-from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
@@ -386,15 +385,6 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
     assert codes(result) == codes(pair.result) | ignored
     text = " ".join(warned.message for warned in result.outcome.warnings if warned.code == "option_ignored")
     assert all(re.search(rf"\b{name}\b", text) for name in listed)
-
-
-def stable(data: bytes) -> bytes:
-    """The file without identifiers and dates, which differ each time."""
-    dates = rb"^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|<xmp:.*Date>.*"
-    identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+"
-    data = without_object_streams(data) if data.startswith(b"%PDF") else data
-    times_of_movies = rb"(?s:(?<=[mt][vkd]hd\x01...).{16})"
-    return re.sub(b"|".join((dates, identifiers, times_of_movies)), b"", data, flags=re.MULTILINE)
 
 
 def test_each_option_has_a_check() -> None:

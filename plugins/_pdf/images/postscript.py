@@ -96,7 +96,7 @@ def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY, dpi: Dpi | N
 
 
 def _in_points(size: Size, dpi: int | None) -> tuple[float, float]:
-    """The size of an image at a resolution, by default of a point for each pixel."""
+    """The size of an image; by default, a pixel is a point."""
     scale = _POINTS / (dpi or _POINTS)
     return size[0] * scale, size[1] * scale
 

@@ -89,8 +89,8 @@ def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None
         with objects.open_pdf(data, password) as document:
             signed = form_fields.is_signed(document)
             parts.keep_pages(document, indices)
-            if signed:  # for the step that writes a PDF
-                form_fields.mark_signed(document)
+            if signed:  # the step that writes a PDF finds it
+                document.Root.Perms = pikepdf.Dictionary()
             file = BytesIO()
             document.save(file, encryption=document.is_encrypted)
     except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):

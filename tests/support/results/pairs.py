@@ -1,5 +1,6 @@
 """Conversions between two formats, and the facts of their results that an option changes."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from engine.pipeline import PipelineResult, run
 from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.results.facts import Facts, facts
+from tests.support.samples.pdf_documents import without_object_streams
 
 _REGISTRY = load_registry()
 DPI = {"pdf": 150, "eps": 150, "svg": 96}
@@ -84,3 +86,12 @@ def changes(options: OptionValues, **changed: Any) -> tuple[OptionValues, Check]
         expect(pair, options, **changed)
 
     return options, check
+
+
+def stable(data: bytes) -> bytes:
+    """The file without identifiers and dates, which differ each time."""
+    dates = rb"^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|<xmp:.*Date>.*"
+    identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+"
+    data = without_object_streams(data) if data.startswith(b"%PDF") else data
+    times_of_movies = rb"(?s:(?<=[mt][vkd]hd\x01...).{16})"
+    return re.sub(b"|".join((dates, identifiers, times_of_movies)), b"", data, flags=re.MULTILINE)

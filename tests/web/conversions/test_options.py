@@ -151,7 +151,7 @@ def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     assert data["options"]["quality"] == 70
     described = server.convert(document("page", 7), "png", dry_run="true", password="secret").json()["data"]
     assert (described["pages"], described["container"], described["file_count"]) == (1, None, 1)
-    assert [warning["code"] for warning in described["warnings"]] == ["pages_dropped"]
+    assert [warning["code"] for warning in described["warnings"]] == ["option_ignored", "pages_dropped"]
     archived = server.convert(document("page", 7), "png", dry_run="true", pages="2-4", width="300").json()["data"]
     assert (archived["width"], archived["pages"], archived["container"], archived["file_count"]) == (300, 3, "zip", 3)
     assert archived["warnings"] == []
