@@ -79,11 +79,6 @@ class TargetCapabilities:
         return ("keep", "srgb", "gray", *(["p3"] if self.icc else []), *(["cmyk"] if inks else []))
 
     @property
-    def alpha(self) -> bool:
-        """Whether images can have transparency."""
-        return not {"LA", "PA", "RGBA"}.isdisjoint((*self.modes, *self.deep_modes))
-
-    @property
     def bit_depths(self) -> tuple[int, ...]:
         """The supported numbers of bits per sample, in ascending order."""
         if self.linear:

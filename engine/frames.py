@@ -107,7 +107,7 @@ def convert_frame(
         check_side(target.stored_size(frame.size), target.max_side)
     if background:
         frame = _on_background(frame, background)
-    elif frame.padded and not target.alpha:
+    elif frame.padded and "RGBA" not in (*target.modes, *target.deep_modes):
         frame = frame.on_white()
     pixels = frame.pixels
     if depth > 8 and isinstance(pixels, DeepPixels):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Set
 from copy import copy as shallow_copy
-from io import BytesIO
 from itertools import chain, count
 from typing import Any
 
@@ -16,7 +15,7 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning, lazy_imports
 from plugins._pdf.name_trees import Id, Ids, as_list, unique_name
-from plugins._pdf.objects import in_part, is_apart, keep_apart, open_pdf, take
+from plugins._pdf.objects import in_part, is_apart, keep_apart, open_pdf, saved, take
 from plugins._pdf.passwords import authenticate
 from plugins._pdf.resources import categories, names_in, with_entries
 
@@ -256,9 +255,7 @@ def _without(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
 
 
 def _draw(document: Pdf, password: str) -> bytes:
-    file = BytesIO()
-    document.save(file, encryption=document.is_encrypted)
-    with pymupdf.open(stream=file.getvalue(), filetype="pdf") as drawn:
+    with pymupdf.open(stream=saved(document), filetype="pdf") as drawn:
         authenticate(drawn, password)
         drawn.bake()
         data: bytes = drawn.tobytes(encryption=pymupdf.PDF_ENCRYPT_KEEP)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, UnknownFormat, lazy_imports
 
 with lazy_imports():
@@ -75,9 +73,7 @@ def with_distinct_pages(data: bytes, password: str) -> bytes:
     """The document with an object for each page, without encryption. A page can be in it several times."""
     with objects.open_pdf(data, password) as document:
         len(document.pages)  # replaces repeated pages by copies
-        file = BytesIO()
-        document.save(file, encryption=False)
-    return file.getvalue()
+        return objects.saved(document, encryption=False)
 
 
 def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None:
@@ -91,8 +87,6 @@ def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None
             parts.keep_pages(document, indices)
             if signed:  # the step that writes a PDF finds it
                 document.Root.Perms = pikepdf.Dictionary()
-            file = BytesIO()
-            document.save(file, encryption=document.is_encrypted)
+            return objects.saved(document)
     except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return file.getvalue()

@@ -16,6 +16,7 @@ from pikepdf import Dictionary, Name, Object, Page, Pdf, PdfError, Stream
 from engine import StepFailed, check_size
 from engine.mupdf import pymupdf
 from plugins._pdf.name_trees import Ids
+from plugins._pdf.objects import saved
 from plugins._pdf.pages.marks import Mark, MarkWriter
 
 _DPI = 300  # Tesseract is made for it
@@ -37,10 +38,8 @@ class Recognizer:
 
         Returns how many pages have new text.
         """
-        file = BytesIO()
-        self._document.save(file, encryption=False)
         added = 0
-        with pymupdf.open(stream=file.getvalue(), filetype="pdf") as shown:
+        with pymupdf.open(stream=saved(self._document, encryption=False), filetype="pdf") as shown:
             for page, drawn in zip(list(self._document.pages), shown, strict=True):
                 layer = self._recognize(drawn) if force or not drawn.get_text().strip() else None
                 if layer is not None:
