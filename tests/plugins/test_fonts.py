@@ -116,6 +116,22 @@ def test_text_in_several_fonts_is_whole_and_in_its_place(text: str, anchor: str,
     assert (_boxes(result.data), codes(result)) == (0, set())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<textPath href="#line">शब्द</textPath>',
+        '<tspan x="10 60 90 120">a☃𝄞क</tspan>',
+        '<tspan writing-mode="tb">ab शब</tspan>',
+    ],
+)
+def test_text_that_is_not_divided_has_its_fonts(text: str) -> None:
+    drawing = _svg(text, 'textLength="90"').replace(b"<text", b'<path id="line" d="M9 30H290"/><text', 1)
+    results = [convert(drawing, target) for target in ("pdf", "png")]
+
+    assert [codes(result) for result in results] == [set(), set()]
+    assert _boxes(results[0].data) == 0
+
+
 def test_text_in_several_fonts_keeps_the_order_from_right_to_left() -> None:
     for text, attributes in (("a שלום 🎉 עולם b", ""), ("b שלום 🎉 עולם a", 'direction="rtl" text-anchor="end"')):
         places = _places(convert(_svg(text, attributes), "pdf").data)
