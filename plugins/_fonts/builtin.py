@@ -9,7 +9,6 @@ from typing import Any
 from fontTools import ttLib
 
 from engine.mupdf import pymupdf
-from plugins._fonts.characters import is_drawn, is_emoji, warn_lacking
 
 _POSTSCRIPT_NAME = 6
 _ENGLISH = (3, 1, 0x409)  # in UTF-16
@@ -61,14 +60,7 @@ class BuiltinFonts:
         return self._found.setdefault(font.fz_font_name(), BuiltinFont(font)) if glyph > 0 else None
 
 
-def warn_lacking_in_mupdf(text: str, *, has_color: bool) -> None:
-    """Issues warnings for what the fonts of MuPDF lack of a text that it lays out.
-
-    Its emoji are in one color, which is a loss unless the text `has_color`.
-    """
-    if text.isascii():
-        return
-    characters = sorted(set(text))
+def lacking(text: str) -> list[str]:
+    """The characters of a text that no font of MuPDF has, which draws boxes for them."""
     fonts = BuiltinFonts()
-    missing = [char for char in characters if is_drawn(char) and fonts.of(char) is None]
-    warn_lacking(missing, lacks_color=not has_color and any(map(is_emoji, characters)))
+    return [] if text.isascii() else [char for char in sorted(set(text)) if fonts.of(char) is None]

@@ -46,7 +46,7 @@ _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
 _HEAD = 4096
 _MAX_FONTS = 10
-_TAG = re.compile(rb"<[^>]*>")
+_TAG = re.compile(rb"<[^<>]*>")
 
 
 def sniff_package(main: str) -> Sniffer:

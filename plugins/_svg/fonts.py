@@ -19,7 +19,7 @@ from plugins._svg.coordinates import font_size, inherited
 from plugins._svg.source import SVG
 from plugins._svg.text import END, RIGHT_TO_LEFT
 
-_SPANS = (f"{SVG}tspan", f"{SVG}a")
+_SPANS = (f"{SVG}tspan", f"{SVG}a", f"{SVG}textPath")
 _POSITIONS = ("x", "y", "dx", "dy")
 _ANCHORED = {"middle": 0.5, "end": 1.0}
 _MEASURED = 109  # pixels per em: the only size of fonts in color
@@ -62,7 +62,7 @@ def choose(root: etree._Element, chooser: FontChooser) -> None:
         if len(text) == 0 and chooser.has_all(text.text or "", _font(text)):
             continue
         pieces = [*_pieces(text, (), chooser)]
-        if any(piece.is_lacking for piece in pieces) and not _has_positions(text):
+        if any(piece.is_lacking for piece in pieces) and not _is_indivisible(text):
             _divide(text, pieces)
             is_divided = True
     if is_divided:
@@ -88,10 +88,15 @@ def _pieces(element: etree._Element, spans: tuple[etree._Element, ...], chooser:
         yield from in_fonts(child.tail)
 
 
-def _has_positions(text: etree._Element) -> bool:
-    """Whether single characters have positions, or follow a path. Renderers then draw them one by one."""
-    values = (part.get(name, "") for part in text.iter(text.tag, *_SPANS) for name in (*_POSITIONS, "rotate"))
-    return any(len(value.replace(",", " ").split()) > 1 for value in values) or text.find(f"{SVG}textPath") is not None
+def _is_indivisible(text: etree._Element) -> bool:
+    """Whether characters have positions of their own, a length in common, or follow a path, or stand on each other."""
+    parts = [*text.iter(text.tag, *_SPANS)]
+    values = (part.get(name, "") for part in parts for name in (*_POSITIONS, "rotate"))
+    return (
+        any(len(value.replace(",", " ").split()) > 1 for value in values)
+        or any("textLength" in part.attrib or part.tag == _SPANS[-1] for part in parts)
+        or inherited(text, "writing-mode").startswith(("tb", "vertical"))
+    )
 
 
 def _divide(text: etree._Element, pieces: Sequence[_Piece]) -> None:

@@ -45,7 +45,9 @@ def to_pdf(data: bytes) -> bytes:
             inputs = {"svg": svg, **dict(document.texts(root))}
             return typst.compile(page, format="pdf", font_paths=fonts, sys_inputs=inputs, pdf_tags=False)
     except CorruptInput:
-        FidelityWarning.issue("effects_dropped", "Filters and blend modes were not drawn.")
+        FidelityWarning.issue(
+            "effects_dropped", "Filters, blend modes and scripts without an installed font were not drawn."
+        )
         return draw_with_cairo(svg)
 
 

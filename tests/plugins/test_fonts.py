@@ -33,11 +33,16 @@ def _html(text: str) -> bytes:
     return f"<!DOCTYPE html><title>a</title><p>{text}</p>".encode()
 
 
+def _book(text: str) -> bytes:
+    return f"<FictionBook><body><section><p>{text}</p></section></body></FictionBook>".encode()
+
+
 _TO_PDF: dict[str, Callable[[str], PipelineResult]] = {
     "Typst": lambda text: convert(_svg(text), "pdf"),
     "WeasyPrint": lambda text: convert(_html(text), "pdf"),
     "Markdown": lambda text: convert(text.encode(), "pdf", "a.md"),
     "MuPDF": lambda text: convert(text.encode(), "pdf", "a.txt"),
+    "e-book": lambda text: convert(_book(text), "pdf"),
 }
 
 
@@ -57,6 +62,9 @@ def _image(data: bytes) -> Image.Image:
 def test_scripts_are_drawn(renderer: str, word: str) -> None:
     result = _TO_PDF[renderer](word)
 
+    if renderer == "e-book" and word == EMOJI[3]:  # MuPDF draws a box for the variation selector of a digit
+        assert codes(result) == {"glyphs_missing"}
+        return
     assert _boxes(result.data) == 0
     assert codes(result) == ({"font_substituted"} if renderer == "MuPDF" and word in EMOJI else set())
 
@@ -106,6 +114,22 @@ def test_text_in_several_fonts_is_whole_and_in_its_place(text: str, anchor: str,
     assert right - left == pytest.approx(121, abs=1)
     assert left + share * (right - left) == pytest.approx(150, abs=7)  # resvg draws a syllable narrower
     assert (_boxes(result.data), codes(result)) == (0, set())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<textPath href="#line">शब्द</textPath>',
+        '<tspan x="10 60 90 120">a☃𝄞क</tspan>',
+        '<tspan writing-mode="tb">ab शब</tspan>',
+    ],
+)
+def test_text_that_is_not_divided_has_its_fonts(text: str) -> None:
+    drawing = _svg(text, 'textLength="90"').replace(b"<text", b'<path id="line" d="M9 30H290"/><text', 1)
+    results = [convert(drawing, target) for target in ("pdf", "png")]
+
+    assert [codes(result) for result in results] == [set(), set()]
+    assert _boxes(results[0].data) == 0
 
 
 def test_text_in_several_fonts_keeps_the_order_from_right_to_left() -> None:

@@ -17,7 +17,7 @@ from engine.mupdf import pymupdf
 from plugins._pdf.objects import open_pdf
 
 with lazy_imports():
-    from plugins._fonts import builtin
+    from plugins._fonts import builtin, characters
 
 Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 Box: TypeAlias = tuple[float, float, float, float]
@@ -158,7 +158,8 @@ class MarkWriter:
         return self._fonts[""]
 
     def _shaped_text(self, text: str, size: float, color: Color, opacity: float) -> Mark:
-        builtin.warn_lacking_in_mupdf(text, has_color=True)
+        text = text.replace(characters.EMOJI_STYLE, "")  # for which MuPDF would draw a box
+        characters.warn_lacking([*filter(characters.is_drawn, builtin.lacking(text))], lacks_color=False)
         made = pymupdf.open()
         page = made.new_page(width=_WIDE, height=size * 4)
         rgb = ",".join(str(round(part * 255)) for part in color)

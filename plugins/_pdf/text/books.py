@@ -14,8 +14,8 @@ from PIL import UnidentifiedImageError
 
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_size, decode_text
 from engine.mupdf import pymupdf
-from plugins._fonts.builtin import warn_lacking_in_mupdf
-from plugins._fonts.characters import EMOJI_STYLE
+from plugins._fonts.builtin import lacking
+from plugins._fonts.characters import EMOJI_STYLE, is_drawn, is_emoji, warn_lacking
 from plugins._pdf.text.texts import Block, stored_blocks, warn_images
 from plugins._pixels import pillow
 from plugins._text import zip_archives
@@ -39,6 +39,7 @@ _TRANSCODED_NAMES = (".webp", ".avif")
 _OF_MACOS = "__macosx/"  # a folder with the attributes of the other files
 _MARKUP_HEAD = 64  # bytes in which a file of markup begins with an element or a declaration
 _UNREADABLE = (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error)  # entries that MuPDF may not need
+_NO_GLYPH = re.compile(rb"<(?:[0-9a-f]{4})*?0000")  # as MuPDF writes text with a character that no font has
 _FAR_CODE = re.compile(rb"<([0-9a-f]{5,6})>")  # MuPDF writes characters beyond 16 bits as one number
 
 
@@ -72,6 +73,8 @@ def to_pdf(document: pymupdf.Document, pages: str | None) -> pymupdf.Document:
     """A PDF of the selected pages, with title, author, outline and links. Issues a warning for missing resources."""
     made = pymupdf.open("pdf", document.convert_to_pdf())
     _warn_not_loaded()
+    boxed = (page for page, drawn in zip(document, made, strict=True) if _NO_GLYPH.search(drawn.read_contents()))
+    warn_lacking(lacking("".join(page.get_text() for page in boxed)), lacks_color=False)
     known = document.metadata or {}
     made.set_metadata({name: known.get(name) or "" for name in ("title", "author")})
     made.set_toc(_outline(document))
@@ -201,7 +204,7 @@ def lay_out(data: bytes, paper: Paper, font_size: float, pages: str | None) -> p
         text = decode_text(data)
     except ValueError as error:
         raise CorruptInput("The file is not text in UTF-8, UTF-16 or windows-1252.") from error
-    warn_lacking_in_mupdf(text, has_color=False)
+    warn_lacking([*filter(is_drawn, lacking(text))], lacks_color=any(map(is_emoji, set(text))))
     file = BytesIO()
     writer = _PageWriter(file, paper)
     for page in text.replace(EMOJI_STYLE, "").split("\f"):  # MuPDF would draw boxes
