@@ -23,7 +23,7 @@ _UNDRAWN = MappingProxyType(
     | {"foreignobject": "foreignObject", "math": "MathML", "script": "what scripts write"}
 )
 """What only browsers draw, by the names of its elements."""
-_SCRIPT = re.compile(r"|module|.*/.*(?:java|ecma)script.*", re.IGNORECASE)  # types of scripts; others are data
+_SCRIPTS = ("script", "module")  # ends of types of scripts; others are data
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 _DECLARATION = re.compile(r"\s*+<[?!]")
@@ -89,7 +89,7 @@ class _Counter:
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._open += 1
-        if tag in _UNDRAWN and (tag != "script" or _SCRIPT.fullmatch(attributes.get("type", ""))):
+        if tag in _UNDRAWN and (tag != "script" or (attributes.get("type") or "script").lower().endswith(_SCRIPTS)):
             self._undrawn.add(_UNDRAWN[tag])
         spans = (attributes.get(name, "").strip()[:_MAX_DIGITS] for name in _SPANS)
         self._elements += max(1, *(int(span) if span.isdecimal() else 1 for span in spans))

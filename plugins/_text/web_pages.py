@@ -203,7 +203,8 @@ def _find_excess(document: Any) -> dict[Any, float]:
             if isinstance(box, boxes.TextBox | boxes.ReplacedBox):
                 right = box.position_x + box.width
                 if right > page.width:
-                    found[table] = max(found.get(table, 1.0), (right - area.content_box_x()) / area.width)
+                    width = (right - area.content_box_x()) / max(area.width, 1)
+                    found[table] = max(found.get(table, 1.0), width)
             elif box.style["overflow"] == box.style["visibility"] == "visible":
                 inner = box.element if table is None and isinstance(box, boxes.TableBox) else table
                 pending += [(child, inner) for child in getattr(box, "children", ())]
