@@ -15,7 +15,6 @@ python3                runs convertd
 python3-venv           makes the virtual environment
 ca-certificates        checks certificates of HTTPS servers
 curl                   sends the requests of the README
-libcairo2              writes SVG that Typst refuses as PDF
 libturbojpeg0          turns and cuts JPEG without loss
 libseccomp2            restricts the system calls of conversions
 ghostscript            reads EPS

@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 import typst
 from lxml import etree
 
-from engine import CorruptInput, FidelityWarning, lazy_imports
+from engine import CorruptInput, FidelityWarning
+from engine.mupdf import pymupdf
 from plugins._fonts.choice import FontChooser
 from plugins._fonts.installed import INSTALLED
 from plugins._svg import coordinates, document
 
-with lazy_imports():
-    import cairosvg
-
 _POINTS = 0.75  # per pixel at 96 dpi
+_MAX_SCALE = 3  # of what is drawn as pixels
+_MAX_SIDE = 4000  # pixels
 _PAGE = """#set page(width: {width:.6f}pt, height: {height:.6f}pt, margin: 0pt)
 #let text-of(name) = sys.inputs.at(name, default: none)
 #set document(date: none, title: text-of("Title"), description: text-of("Description"))
@@ -45,8 +45,8 @@ def to_pdf(data: bytes) -> bytes:
             inputs = {"svg": svg, **dict(document.texts(root))}
             return typst.compile(page, format="pdf", font_paths=fonts, sys_inputs=inputs, pdf_tags=False)
     except CorruptInput:
-        FidelityWarning.issue("effects_dropped", "Filters and blend modes were not drawn.")
-        return draw_with_cairo(svg)
+        FidelityWarning.issue("effects_rasterized", "Drawn as pixels instead of vectors: the whole image.")
+        return draw_pixels(root, chooser)
 
 
 @contextmanager
@@ -61,13 +61,16 @@ def _fonts_for(chooser: FontChooser) -> Iterator[typst.Fonts]:
         yield _load_fonts(folder)
 
 
-def draw_with_cairo(svg: str) -> bytes:
-    """A normalized SVG as a PDF of one page, for drawings that Typst refuses. Raises CorruptInput.
-
-    CairoSVG draws no filters and no blend modes.
-    """
-    with document.failures():
-        return bytes(cairosvg.svg2pdf(bytestring=svg.encode()))
+def draw_pixels(root: etree._Element, chooser: FontChooser) -> bytes:
+    """An SVG that `document.read` returned as an image on a page, if Typst refuses it. Raises CorruptInput."""
+    width, height = coordinates.size(root)
+    scale = min(_MAX_SCALE, _MAX_SIDE / max(width, height))
+    across, down = (max(1, round(side * scale)) for side in (width, height))
+    png = document.render(coordinates.scale_to(root, (across, down)), chooser, (0, 0, across, down))
+    made = pymupdf.open()
+    page = made.new_page(width=width * _POINTS, height=height * _POINTS)
+    page.insert_image(page.rect, stream=png)
+    return bytes(made.tobytes())
 
 
 def to_svg(data: bytes, *, keep_texts: bool) -> bytes:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from engine import DOCUMENT, Loss, Requirement, conversion, lazy_imports
+from engine import DOCUMENT, Loss, conversion, lazy_imports
 from engine.option_types import Metadata
-from plugins import _programs
 from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_images, filter_document, warn_first_page
 from plugins.formats.svg import SVG
 
@@ -14,16 +13,7 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._svg import vectors
 
-CAIRO = Requirement(
-    "cairo",
-    "vectors of SVG that Typst refuses",
-    "apt-get install libcairo2",
-    present=_programs.has_library("libcairo.so.2"),
-)
-MODULES = (
-    "plugins._svg.document", "plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin",
-    *(("cairosvg",) if CAIRO.present else ()),
-)  # fmt: skip
+MODULES = ("plugins._svg.document", "plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin")
 TEMPLATE = "documents/vectors"
 _SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 

@@ -100,7 +100,7 @@ def test_isolated_jobs_have_the_template_with_their_modules(source: str, target:
 
 def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
     most = _REGISTRY.templates[""]
-    large = {"engine.mupdf", "plugins._text.web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
+    large = {"engine.mupdf", "plugins._text.web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "av"}
 
     assert most.isdisjoint(large)
     shared = [plan for plan in _REGISTRY.catalogue() if not any(step.isolated for step in plan.conversions)]
@@ -266,7 +266,6 @@ print(Path("/proc/self/maps").read_text())
     maps = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
     assert "libjpeg" in maps
-    assert "libcairo" not in maps
     assert "libpango" not in maps
     assert "lxml" not in maps
 

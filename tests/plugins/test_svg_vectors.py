@@ -226,15 +226,18 @@ def test_a_drawing_without_a_namespace_gets_it() -> None:
     assert redrawn.endswith(b'<g><rect width="9" height="9"/></g></svg>')
 
 
-def test_cairo_draws_what_typst_refuses() -> None:
-    svg = f'<svg {_NAMES}><rect x="20" y="10" width="100" height="50" fill="#00f"/></svg>'
+def test_pixels_replace_vectors_that_typst_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    svg = _svg('<rect x="20" y="10" width="100" height="50" fill="#00f" style="mix-blend-mode:multiply"/>')
+    monkeypatch.setattr(vectors, "_PAGE", "#panic()")
 
-    page = pymupdf.open(stream=vectors.draw_with_cairo(svg))[0]
+    result = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "pdf"), [svg])
 
+    assert codes(result) == {"effects_rasterized"}
+    page = pymupdf.open(stream=result.data)[0]
     assert (page.rect.width, page.rect.height) == pytest.approx((225, 90), abs=0.01)
-    (drawing,) = page.get_drawings()
-    assert tuple(drawing["rect"]) == pytest.approx((15, 7.5, 90, 45), abs=0.01)
-    assert drawing["fill"] == (0, 0, 1)
+    (image,) = page.get_image_info()
+    assert (image["width"], image["height"]) == (900, 360)
+    assert _share_of_different_pixels(_on_white(_convert(svg, "svg", "png")), _page(result.data, (300, 120))) == 0
 
 
 @pytest.mark.parametrize("target", ["png", "webp", "svg", "pdf"])
