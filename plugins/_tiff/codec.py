@@ -109,7 +109,8 @@ def images(file: TiffFile) -> list[TiffPage]:
     Stops one page after the limit. Raises CorruptInput if there is no page.
     """
     # By offset, because directories can form a loop.
-    pages = {page.offset: page for page in islice(file.pages, MAX_FRAMES + 1) if isinstance(page, TiffPage)}
+    found = (page for page in islice(file.pages, MAX_FRAMES + 1) if isinstance(page, TiffPage))
+    pages = {page.offset: page for page in found if isinstance(_area(page), int)}  # not a tuple
     if not pages:
         raise CorruptInput("The TIFF file has no pages.")
     largest = [max((page, *_full_sizes(page)), key=_area) for page in pages.values()]

@@ -71,9 +71,9 @@ _WEBP = 50001
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE = 1  # type
 # PhotometricInterpretation
+_GRAYS = (0, 1)
 _PALETTE = 3
 _INKS = 5
-_YCBCR = 6
 _PLANES = 284
 _INTERLEAVED = 1
 _COLOR_MAP = 320
@@ -163,7 +163,7 @@ def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
     return (
         max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
         and tags.get(tiff_directories.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
-        and (tags.get(tiff_directories.COMPRESSION) != _OLD_JPEG or photometric == _YCBCR)
+        and (tags.get(tiff_directories.COMPRESSION) != _OLD_JPEG or photometric not in _GRAYS)
         and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
         and not (photometric == _INKS and tags.get(tiff_directories.SAMPLES, 1) > len("CMYK"))
         and not (photometric == _PALETTE and (extra or max(tags.get(_COLOR_MAP, (0,))) <= 255))

@@ -233,6 +233,15 @@ def test_a_palette_with_transparency(kind: int, scale: float) -> None:
     assert np.abs(found[..., :3] - _PALETTE[indexes[..., 0]] // 4 * scale).max() <= 1
 
 
+def test_a_width_of_two_numbers_is_damage() -> None:
+    data = _written(_RGB.astype(np.uint16), photometric="rgb")
+    entry = struct.pack("<HHII", 256, 4, 1, 96)
+    assert entry in data
+
+    with pytest.raises(CorruptInput):
+        _convert(data.replace(entry, struct.pack("<HHI2H", 256, 3, 2, 96, 96)))
+
+
 @pytest.mark.parametrize("parts", ["file", "header", "tables"])
 def test_gray_by_old_style_jpeg(parts: str) -> None:
     jpeg = saved(Image.fromarray(_GRAY), "JPEG", quality=90)
