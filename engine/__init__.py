@@ -25,6 +25,7 @@ from engine.decode_limits import Size as Size
 from engine.decode_limits import check_count as check_count
 from engine.decode_limits import check_side as check_side
 from engine.decode_limits import check_size as check_size
+from engine.encodings import decode_text as decode_text
 from engine.errors import ConversionError as ConversionError
 from engine.errors import CorruptInput as CorruptInput
 from engine.errors import InvalidOption as InvalidOption
@@ -41,7 +42,6 @@ from engine.formats import Signature as Signature
 from engine.formats import Sniffer as Sniffer
 from engine.formats import any_of as any_of
 from engine.formats import boxes_are_complete as boxes_are_complete
-from engine.formats import decode_text as decode_text
 from engine.formats import ends_with as ends_with
 from engine.formats import once_per_file as once_per_file
 from engine.frames import DeepPixels as DeepPixels

@@ -120,34 +120,17 @@ class FileFormat(Format[bytes]):
 
 AnyFormat: TypeAlias = Format[Any]
 
-_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_NO_TEXT = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")  # file(1) counts the other control characters as text
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+NO_TEXT = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+"""Control characters, without those that file(1) counts as text."""
 _TEXT_HEAD = 1 << 16  # bytes of a file that are read to find out whether it is text
 
 
-def decode_text(data: bytes, *, final: bool = True) -> str:
-    """The text of a file in UTF-8, in UTF-16 with a byte order mark, or otherwise in windows-1252.
-
-    Not `final`: the last character can be incomplete. Raises ValueError if the file is no text in these encodings.
-    """
-    data = data.removeprefix(codecs.BOM_UTF8)
-    unicode = "utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8"
-    try:
-        text = codecs.getincrementaldecoder(unicode)().decode(data, final)
-    except UnicodeDecodeError:
-        text = data.decode("cp1252")
-    if _NO_TEXT.search(text):
-        raise ValueError("The file contains control characters.")
-    return text
-
-
 def is_text(content: Content) -> bool:
-    """Whether the file begins as text that `decode_text` reads."""
-    try:
-        decode_text(content[:_TEXT_HEAD], final=len(content) <= _TEXT_HEAD)
-    except ValueError:
-        return False
-    return True
+    """Whether the file begins as text that `decode_text` may read."""
+    head = content[:_TEXT_HEAD]
+    encoding = "utf-16" if head.startswith(UTF_16_MARKS) else "latin-1"
+    return not NO_TEXT.search(head.decode(encoding, "ignore"))
 
 
 class Pattern(NamedTuple):

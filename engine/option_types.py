@@ -141,6 +141,13 @@ Dpi: TypeAlias = Annotated[
         description="Resolution at which pages and vectors become pixels, and which is written into images.",
     ),
 ]
+Encoding: TypeAlias = Annotated[
+    Literal[
+        "utf-8", "utf-16", "windows-1250", "windows-1251", "windows-1252", "iso-8859-2", "koi8-r", "gb18030", "big5",
+        "cp949", "cp932", "euc-jp",
+    ],
+    Field(examples=["windows-1251"], description="Encoding of a text; without it, it is recognized."),
+]  # fmt: skip
 Pages: TypeAlias = Annotated[
     str,
     Field(

@@ -52,6 +52,7 @@ _SETTINGS = f"""\
 """
 # The library sets the locale en-US, where paper is not A4. With the system's locale, which the program uses, paper is
 # A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
+# Of cells with numbers, dates and formulas (1 + 2 + 16) that are too narrow, LibreOffice would show ###.
 _MACRO = """\
 Sub Main
   On Error GoTo Failed
@@ -85,12 +86,17 @@ Sub Main
   writing(1).Name = "FilterOptions"
   writing(1).Value = Environ("WRITING")
   document = StarDesktop.loadComponentFromURL(Environ("SOURCE"), "_blank", 0, reading())
-  document.storeToURL(Environ("RESULT"), writing())
   If document.supportsService("com.sun.star.sheet.SpreadsheetDocument") Then
     Open Environ("SHEETS") For Output As #1
     Print #1, document.Sheets.Count
     Close #1
+    If Environ("FILTER") = "calc_pdf_Export" Then
+      For index = 0 To document.Sheets.Count - 1
+        document.Sheets(index).queryContentCells(19).ShrinkToFit = True
+      Next
+    End If
   End If
+  document.storeToURL(Environ("RESULT"), writing())
 Failed:
 End Sub
 """

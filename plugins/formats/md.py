@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from engine import (
     DOCUMENT,
     AnyConversion,
-    CorruptInput,
     FidelityWarning,
     FileFormat,
     Loss,
@@ -19,7 +18,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Landscape, Margin, Pages, PageSize
+from engine.option_types import Encoding, Landscape, Margin, Pages, PageSize
 from plugins.formats import html
 from plugins.formats.html import HTML, PANGO
 
@@ -65,15 +64,12 @@ MD = FileFormat(
 
 
 @conversion(MD, HTML, loss=Loss.DETAIL, isolated=True)
-def to_html(data: bytes) -> bytes:
+def to_html(data: bytes, *, encoding: Encoding | None = None) -> bytes:
     """The Markdown of GitHub as HTML: with tables, tasks, alerts and footnotes. Lists of definitions are added.
 
     Formulas stay as they are written. The page has the title that stands before the text.
     """
-    try:
-        text = decode_text(data)
-    except ValueError as error:
-        raise CorruptInput("The file is not text in UTF-8, UTF-16 or windows-1252.") from error
+    text = decode_text(data, encoding)
     parser = markdown_it.MarkdownIt("commonmark").use(deflist.deflist_plugin)
     parser.use(gfm.gfm_plugin, front_matter=True)
     parser.use(dollarmath.dollarmath_plugin, allow_space=False, allow_digits=False, renderer=_write_formula)
@@ -101,17 +97,19 @@ def read(
     landscape: Landscape | None = None,
     margin: Margin | None = None,
     pages: Pages | None = None,
+    encoding: Encoding | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options have others."""
-    return web_pages.lay_out(to_html(data), page_size, landscape, margin, pages)
+    return web_pages.lay_out(to_html.run(data, encoding=encoding), page_size, landscape, margin, pages)
 
 
 @conversion(DOCUMENT, MD, loss=Loss.STRUCTURE, cost=5, terminal=True)
 def to_markdown(document: pymupdf.Document) -> bytes:
     """Headings, paragraphs, lists, tables and links in reading order."""
+    text = markdown.to_markdown(document)
     for page in document:
-        texts.warn_images(page)
-    return markdown.to_markdown(document).encode()
+        texts.warn_images(page, has_text=bool(text.strip()))
+    return text.encode()
 
 
 @hookimpl

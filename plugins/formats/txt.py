@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine import DOCUMENT, FileFormat, Loss, any_of, conversion, lazy_imports
-from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
+from engine import DOCUMENT, FileFormat, Loss, any_of, conversion, decode_text, lazy_imports
+from engine.option_types import Encoding, FontSize, Landscape, Margin, Pages, PageSize
 from plugins._text.paper import MARGIN, Paper
 
 with lazy_imports():
@@ -30,7 +30,6 @@ def to_text(document: pymupdf.Document) -> bytes:
     pages = []
     for page in document:
         texts.warn_losses(page)
-        texts.warn_images(page)
         pages.append(texts.blocks_of(page))
     return texts.text_document(pages).encode()
 
@@ -44,6 +43,7 @@ def read(
     margin: Margin = MARGIN,
     font_size: FontSize = _FONT_SIZE,
     pages: Pages | None = None,
+    encoding: Encoding | None = None,
 ) -> pymupdf.Document:
     """The lines of the text, broken where they are longer than the page is wide. A form feed starts a page."""
-    return books.lay_out(data, Paper.of(page_size, landscape, margin), font_size, pages)
+    return books.lay_out(decode_text(data, encoding), Paper.of(page_size, landscape, margin), font_size, pages)

@@ -180,6 +180,11 @@ def extended_filename(disposition: bytes) -> str:
     return unquote_to_bytes(extended[2]).decode(extended[1].decode(), "replace") if extended else ""
 
 
+def content_type(media_type: str) -> str:
+    """The value of Content-Type for a result. Texts are in UTF-8."""
+    return f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type
+
+
 def content_disposition(name: str, kind: str = "attachment") -> str:
     """The value of Content-Disposition for a file of this name (RFC 6266), which is saved unless `kind` is `inline`."""
     stem, _, extension = anyascii(name).rpartition(".")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from engine.outcome import Outcome, OutputResult
 from storage.tables.files import File
 from web.api.errors import InvalidParameter, NotFound, RangeNotSatisfiable
-from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, content_disposition, warning_codes
+from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, content_disposition, content_type, warning_codes
 from web.api.operations import ZIP
 from web.http.handler import BaseHandler
 from web.services.files.files import result_of
@@ -43,7 +43,7 @@ async def send_file(
 
 
 def _set_headers(handler: BaseHandler, filename: str, media_type: str, *, inline: bool = False) -> None:
-    handler.set_header("Content-Type", media_type)
+    handler.set_header("Content-Type", content_type(media_type))
     handler.set_header("Content-Disposition", content_disposition(filename, "inline" if inline else "attachment"))
     for name, value in (INLINE_HEADERS if inline else DOWNLOAD_HEADERS).items():
         handler.set_header(name, value)

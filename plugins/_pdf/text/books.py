@@ -12,7 +12,7 @@ from itertools import islice
 
 from PIL import UnidentifiedImageError
 
-from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_size, decode_text
+from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_size
 from engine.mupdf import pymupdf
 from plugins._fonts.builtin import lacking
 from plugins._fonts.characters import EMOJI_STYLE, is_drawn, is_emoji, warn_lacking
@@ -58,8 +58,8 @@ def read_chapters(data: bytes, kind: str) -> tuple[str, list[list[Block]]]:
     document.layout(width=_UNPAGED[0], height=_UNPAGED[1], fontsize=12)
     chapters = []
     for page in _checked(document):
-        warn_images(page)
         chapters.append(stored_blocks(page))
+        warn_images(page, has_text=bool(chapters[-1]))
     _warn_not_loaded()
     return (document.metadata or {}).get("title") or "", chapters
 
@@ -198,12 +198,8 @@ _MAX_TEXT_PAGES = 2_000
 _TAB = 8  # columns
 
 
-def lay_out(data: bytes, paper: Paper, font_size: float, pages: str | None) -> pymupdf.Document:
-    """A PDF of the text. Raises TooLarge above 2,000 pages, CorruptInput if the file is no text."""
-    try:
-        text = decode_text(data)
-    except ValueError as error:
-        raise CorruptInput("The file is not text in UTF-8, UTF-16 or windows-1252.") from error
+def lay_out(text: str, paper: Paper, font_size: float, pages: str | None) -> pymupdf.Document:
+    """A PDF of the text. Raises TooLarge above 2,000 pages."""
     warn_lacking([*filter(is_drawn, lacking(text))], lacks_color=any(map(is_emoji, set(text))))
     file = BytesIO()
     writer = _PageWriter(file, paper)

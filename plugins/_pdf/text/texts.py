@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from typing import Any, TypeAlias
 
 from engine import FidelityWarning
@@ -16,7 +16,10 @@ from engine.mupdf import pymupdf
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right and bottom in points."""
 
+_FLAGS = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_PRESERVE_LIGATURES
 _GUTTER = 8.0  # points between columns
+_WORDS = 3  # in a line of running text, on average; cells of tables have fewer
+_SHAPES = 20  # in a drawing of letters
 _MAX_BLOCKS = 400  # on a page; columns are not searched among more
 _BOLD = pymupdf.TEXT_FONT_BOLD
 _ITALIC = pymupdf.TEXT_FONT_ITALIC
@@ -51,16 +54,65 @@ class Block:
 
 
 def blocks_of(page: pymupdf.Page) -> list[Block]:
-    """The paragraphs of a page with text, in reading order."""
-    return _in_reading_order(stored_blocks(page))
+    """The paragraphs of a page with text, in reading order. Issues a warning for images."""
+    blocks = in_reading_order(stored_blocks(page))
+    warn_images(page, has_text=bool(blocks))
+    return blocks
 
 
-def stored_blocks(page: pymupdf.Page) -> list[Block]:
-    """The paragraphs of a page with text, in the order of the file."""
+def stored_blocks(page: pymupdf.Page, text: pymupdf.TextPage | None = None) -> list[Block]:
+    """The paragraphs of a page with text, in the order of the file. `text` is that of the page, if it is known."""
     links = [(pymupdf.Rect(one["from"]), one["uri"]) for one in page.get_links() if one.get("uri")]
-    found: list[dict[str, Any]] = page.get_text("dict", flags=pymupdf.TEXTFLAGS_TEXT)["blocks"]
-    blocks = [Block(tuple(one["bbox"]), tuple(_line(line, links) for line in one["lines"])) for one in found]
-    return [block for block in blocks if block.text.strip()]
+    found: list[dict[str, Any]] = page.get_text("dict", flags=_FLAGS, textpage=text)["blocks"]
+    parts = (
+        _columns(
+            Block(tuple(one["bbox"]), tuple(_line(line, links) for line in one["lines"])),
+            [line["bbox"] for line in one["lines"]],
+        )
+        for one in found
+    )
+    return [block for block in chain.from_iterable(parts) if block.text.strip()]
+
+
+def _columns(block: Block, boxes: Sequence[Box]) -> list[Block]:
+    """The columns of running text that a block holds, and what spans them; otherwise the block.
+
+    `boxes` are those of its lines.
+    """
+    gaps = [(left[2], right[0]) for left, right in pairwise(boxes) if _are_beside(left, right)]
+    if len(boxes) > _MAX_BLOCKS or not gaps:
+        return [block]
+    parts: list[list[Block]] = []
+    was_wide = False
+    lines = [Block(box, (line,)) for box, line in zip(boxes, block.lines, strict=True)]
+    for line in in_reading_order(lines, overlap=min(box[3] - box[1] for box in boxes) / 2):
+        is_wide = any(line.box[0] < start and line.box[2] > end for start, end in gaps)
+        if not parts or is_wide != was_wide or line.box[1] < parts[-1][-1].box[1]:
+            parts.append([])
+        parts[-1].append(line)
+        was_wide = is_wide
+    joined = [_joined(part) for part in parts]
+    return joined if all(map(_is_running, joined)) else [block]
+
+
+def _are_beside(left: Box, right: Box) -> bool:
+    return right[0] - left[2] > _GUTTER and right[1] < left[3]
+
+
+def _joined(lines: Sequence[Block]) -> Block:
+    lefts, tops, rights, bottoms = zip(*(line.box for line in lines), strict=True)
+    return Block((min(lefts), min(tops), max(rights), max(bottoms)), tuple(line.lines[0] for line in lines))
+
+
+def _is_running(block: Block) -> bool:
+    """Whether the lines have as many words as running text, and not as few as cells of a table."""
+    return sum(word[0].isalpha() for word in block.text.split()) >= _WORDS * len(block.lines)
+
+
+def have_columns(blocks: Sequence[Block]) -> bool:
+    """Whether some of the blocks, which are in reading order, are columns of running text."""
+    beside = any(_are_beside(left.box, right.box) for left, right in pairwise(blocks))
+    return beside and all(map(_is_running, blocks))
 
 
 def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> tuple[Span, ...]:
@@ -75,16 +127,19 @@ def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> tu
     )
 
 
-def _in_reading_order(blocks: list[Block]) -> list[Block]:
-    """Columns from left to right, each from top to bottom; what spans columns separates those above and below it."""
+def in_reading_order(blocks: list[Block], overlap: float = 0.0) -> list[Block]:
+    """Columns from left to right, each from top to bottom; what spans columns separates those above and below it.
+
+    Blocks below each other overlap by at most so many points.
+    """
     if len(blocks) < 2:
         return blocks
     if len(blocks) > _MAX_BLOCKS:
         return sorted(blocks, key=lambda block: (block.box[1], block.box[0]))
     columns = _split(blocks, 0, _GUTTER)
     if len(columns) > 1:
-        return [block for column in columns for block in _in_reading_order(column)]
-    rows = _split(blocks, 1, 0)
+        return [block for column in columns for block in in_reading_order(column, overlap)]
+    rows = _split(blocks, 1, -overlap)
     if len(rows) == 1:
         return sorted(blocks, key=lambda block: (block.box[1], block.box[0]))
     # Neighboring rows that together have columns are read column by column.
@@ -96,7 +151,7 @@ def _in_reading_order(blocks: list[Block]) -> list[Block]:
         while end < len(rows) and len(_split(group + rows[end], 0, _GUTTER)) > 1:
             group = group + rows[end]
             end += 1
-        ordered += _in_reading_order(group)
+        ordered += in_reading_order(group, overlap)
         start = end
     return ordered
 
@@ -152,10 +207,15 @@ def _html_spans(line: Sequence[Span], *, bold: bool) -> Iterator[str]:
         yield f'<a href="{html.escape(link)}">{text}</a>' if link and _SAFE_LINK.match(link) else text
 
 
-def warn_images(page: pymupdf.Page) -> None:
-    """Issues a warning if a page has images, which can show text."""
+def warn_images(page: pymupdf.Page, *, has_text: bool) -> None:
+    """Issues a warning if a page has images, which can show text, or shows other things only."""
     if page.get_images() if page.parent.is_pdf else page.get_image_info():
         FidelityWarning.issue("pictures_dropped", "Pictures are not in the result, nor is text that they show.")
+    if not has_text:
+        drawn = [kind for kind, *_ in page.get_bboxlog()]
+        if len(drawn) > _SHAPES or any("image" in kind for kind in drawn):
+            message = "Pages show pictures or shapes, but have no text. The tool pdf-ocr recognizes what they show."
+            FidelityWarning.issue("pictures_dropped", message)
 
 
 def warn_losses(page: pymupdf.Page) -> None:

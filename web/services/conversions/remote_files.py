@@ -13,7 +13,7 @@ from engine.errors import ConversionError
 from engine.executor.detector import Detector
 from engine.outcome import Outcome
 from web.api.errors import FileTooLarge, InvalidParameter
-from web.api.headers import extended_filename, parse_header
+from web.api.headers import content_type, extended_filename, parse_header
 from web.metrics.service import RemoteFileMetrics
 from web.services.accounts.accounts import Account
 from web.services.conversions.conversion_request import MAX_TOTAL, RemoteFile, Upload, identify
@@ -73,7 +73,7 @@ class RemoteFiles:
     async def send(self, target: RemoteFile, result: WorkFile, outcome: Outcome) -> None:
         """Sends a result by PUT. Raises ExportFailed if it is not accepted in three tries."""
         size = outcome.processed_size
-        headers = httpx.Headers({"Content-Type": outcome.media_type})
+        headers = httpx.Headers({"Content-Type": content_type(outcome.media_type)})
         headers.update({**target.headers, "Content-Length": str(size)})
         for number in range(1, TRIES + 1):
             request = self._outgoing.request(
