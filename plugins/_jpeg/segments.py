@@ -128,23 +128,17 @@ def _with_end(data: bytes) -> bytes:
 
 
 def _find_missing_end(data: bytes) -> int | None:
-    """The offset after the scans. None if they do not have all coefficients, or if a marker of the end follows."""
+    """The offset after the scans. None if they do not have all coefficients, or if the marker of the end follows."""
     missing: set[tuple[int, int]] | None = None
-    after_scans = position = None
     for code, start, end in read_segments(data):
-        if missing is not None and not missing and after_scans is None:
-            after_scans = position = start
-        if code == END and start == (position or start):
-            return None
-        if after_scans is not None and start != position:  # segments follow each other
-            return after_scans
-        position = position and end
+        if missing is not None and not missing:
+            return None if code == END else start
         if code in _FRAMES:
             missing = {(component, index) for component in data[start + 10 : end : 3] for index in range(_COEFFICIENTS)}
         elif code == _SCAN[1] and missing and not data[end - 1] & _LOW_BITS:
             first, last = data[end - 3 : end - 1]
             missing -= {(one, index) for one in data[start + 5 : end - 3 : 2] for index in range(first, last + 1)}
-    return after_scans or len(data) if missing is not None and not missing else None
+    return None if missing is None or missing else len(data)
 
 
 def _checksum(data: bytes) -> int | None:

@@ -13,7 +13,6 @@ SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 _ENTRY = struct.Struct("<64sHBxIII36xII4x")  # name, its length, kind, neighbors, child, first sector and size
 _MAX_SIZE = 1 << 21  # bytes of a directory
-_MAX_TABLES = 1 << 14  # sectors of the allocation table
 # Exponents of 2.
 _MIN_SECTOR = 9
 _MAX_SECTOR = 16
@@ -47,12 +46,7 @@ class CompoundFile:
         header = content[:512].ljust(512, b"\0")
         self._sector_size = 1 << min(max(int.from_bytes(header[30:32], "little"), _MIN_SECTOR), _MAX_SECTOR)
         self._small, self._small_table = struct.unpack_from("<II", header, 56)  # streams of fewer bytes share sectors
-        self._tables = list(struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76))
-        more = self._sector(int.from_bytes(header[68:72], "little"))
-        while len(more) == self._sector_size and len(self._tables) < _MAX_TABLES:
-            *numbers, following = struct.unpack(f"<{self._sector_size // 4}I", more)
-            self._tables += numbers
-            more = self._sector(following)
+        self._tables = struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76)
         directory = b"".join(map(self._sector, self._chain(int.from_bytes(header[48:52], "little"))))
         self.readable = bool(directory)
         self._entries = [

@@ -181,11 +181,11 @@ def _encode_samples(
     parts = [_rows(part if bits >= 8 else _pack(part, bits), filtered=filtered) for part in passes]
     rows = bytearray().join(parts) if interlaced else parts.pop()
     del samples, passes, pixels  # free memory before compression
-    chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
+    chunks = make_chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
     if len(levels) > 1 and len(rows) <= _SMALL:
         levels = _LEVELS_IF_SMALL
     compressed = min((bytes(imagecodecs.deflate_encode(rows, level)) for level in levels), key=len)
-    return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", compressed), _chunk(b"IEND", b"")])
+    return b"".join([SIGNATURE, *chunks, make_chunk(b"IDAT", compressed), make_chunk(b"IEND", b"")])
 
 
 def _palette_size(image: Image.Image) -> int:
@@ -202,7 +202,7 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
         transparency = bytes(0 if index == transparency else 255 for index in range(count))
     opaque = transparency[:count].rstrip(b"\xff")
     rgb = b"".join(colors[start : start + 3] for start in range(0, len(colors), 4))
-    return [_chunk(b"PLTE", rgb), *([_chunk(b"tRNS", opaque)] if opaque else [])]
+    return [make_chunk(b"PLTE", rgb), *([make_chunk(b"tRNS", opaque)] if opaque else [])]
 
 
 def compress_pixels(image: Image.Image) -> bytes:
@@ -251,14 +251,14 @@ def _metadata_chunks(raster: Raster, profile: bytes | None) -> Iterator[bytes]:
     """The metadata as chunks to insert before the pixels."""
     yield from _hdr_chunks(raster.hdr)
     if profile:
-        yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
+        yield make_chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
     if raster.dpi:
-        yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
+        yield make_chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
     metadata = raster.metadata
     if metadata.exif:
-        yield _chunk(b"eXIf", metadata.exif.removeprefix(exif_data.PREFIX))
+        yield make_chunk(b"eXIf", metadata.exif.removeprefix(exif_data.PREFIX))
     for keyword, text in _texts(raster):
-        yield _chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
+        yield make_chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
 
 
 def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
@@ -271,14 +271,16 @@ def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
 def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
     """The chunks that describe HDR; none for other images."""
     if hdr is not None:
-        yield _chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
+        yield make_chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
         if hdr.mastering_display:
-            yield _chunk(b"mDCV", hdr.mastering_display)
+            yield make_chunk(b"mDCV", hdr.mastering_display)
         if hdr.light_levels:
-            yield _chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
+            yield make_chunk(
+                b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels))
+            )
 
 
-def _chunk(kind: bytes, body: bytes) -> bytes:
+def make_chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 

@@ -112,6 +112,7 @@ JXR = FileFormat(
     extensions=("jxr", "wdp", "hdp"),
     sniff=Signature((0, b"II\xbc\x01")),
     is_complete=_is_complete,
+    must_be_complete=True,
     lossy=True,
 )
 
@@ -121,8 +122,8 @@ MODULES = ("imagecodecs._jpegxr", *tiff.MODULES)
 @conversion(JXR, RASTER, cost=3, memory=50, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     block = exif_data.parse_file(data)
-    if block is None or _is_truncated(block):
-        raise CorruptInput("The file is truncated, or has no directory.")
+    if block is None:
+        raise CorruptInput("The file has no directory.")
     size = _read_size(block)
     pixel_format = block.bytes_of(_PIXEL_FORMAT) or b""
     if pixel_format not in _FORMATS:

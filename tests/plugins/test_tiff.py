@@ -414,6 +414,28 @@ def test_the_result_of_a_sample_is_complete() -> None:
     assert not _REGISTRY.formats["tiff"].is_complete(data[: len(data) // 2])
 
 
+@pytest.mark.parametrize("target", ["png", "pdf"])
+def test_parts_that_decoders_fill_are_missed(target: str) -> None:
+    jpeg: dict[str, Any] = {"compression": "jpeg", "compressionargs": {"lossless": True}}
+    tile = _written(_GRAY.astype(np.uint16) * 257, photometric="minisblack", bitspersample=16, tile=(64, 64), **jpeg)
+    bits_at_end = saved(Image.fromarray(_RGB), "TIFF", compression="tiff_lzw")
+
+    for data in (tile[:-50], bits_at_end[:-1]):
+        with pytest.raises(CorruptInput, match="truncated"):
+            convert(data, target)
+
+
+def test_a_missing_page_is_told() -> None:
+    data = _written(np.stack([_GRAY, _GRAY]), photometric="minisblack", compression="zlib")
+    with tifffile.TiffFile(BytesIO(data)) as file:
+        second = file.pages[1].offset
+
+    results = {target: convert(data[:second], target) for target in ("tiff", "pdf")}
+
+    assert codes(convert(data, "tiff")) == set()
+    assert {target: codes(result) for target, result in results.items()} == {"tiff": {"repaired"}, "pdf": {"repaired"}}
+
+
 def test_a_truncated_big_tiff_is_incomplete() -> None:
     data = _written(_RGB, photometric="rgb", bigtiff=True)
     is_complete = _REGISTRY.formats["tiff"].is_complete
