@@ -26,7 +26,6 @@ _SCAN = b"\xff\xda"
 _EOI = b"\xff\xd9"
 _PADDING = b"\x5a" * 64  # entropy-coded data that change any block
 _COEFFICIENTS = 64  # of a block
-_STRIP = 256  # rows
 _LOW_BITS = 0x0F  # in the last byte of the header of a scan: those that later scans refine
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
 # Markers; END has no length either.
@@ -143,14 +142,10 @@ def _find_missing_end(data: bytes) -> int | None:
 
 def _checksum(data: bytes) -> int | None:
     """A checksum of the pixels of an image. None if it cannot be decoded."""
-    checksum = 0
     try:
-        image = pillow.open_image(data, "JPEG")
-        for top in range(0, image.height, _STRIP):
-            checksum = zlib.crc32(image.crop((0, top, image.width, top + _STRIP)).tobytes(), checksum)
+        return zlib.crc32(pillow.open_image(data, "JPEG").tobytes())
     except pillow.DAMAGES:
         return None
-    return checksum
 
 
 def _without_damaged_segments(data: bytes) -> bytes:

@@ -5,7 +5,6 @@ Damaged structures have no effect but missing streams: LibreOffice reports damag
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from engine import Content, once_per_file
 
@@ -22,19 +21,6 @@ _STREAM = 2
 _ROOT = 5  # its stream has the sectors of small streams
 
 
-class _Entry(NamedTuple):
-    """An entry of the directory, with the numbers of other entries and of its first sector."""
-
-    name: bytes
-    name_length: int
-    kind: int
-    left: int
-    right: int
-    child: int
-    first: int
-    size: int  # bytes
-
-
 class CompoundFile:
     """The directory of a compound file. `streams` are the first sectors of the streams at its top, by name.
 
@@ -49,22 +35,21 @@ class CompoundFile:
         self._tables = struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76)
         directory = b"".join(map(self._sector, self._chain(int.from_bytes(header[48:52], "little"))))
         self.readable = bool(directory)
-        self._entries = [
-            _Entry(*_ENTRY.unpack_from(directory, at)) for at in range(0, len(directory) - 127, _ENTRY.size)
-        ]
+        self._entries = list(_ENTRY.iter_unpack(directory[: len(directory) // _ENTRY.size * _ENTRY.size]))
         self.streams = dict(self._top_streams())
 
     @property
     def is_complete(self) -> bool:
         """Whether the file has the sectors of its streams, of each as far as it is used."""
-        stored = [
-            one for one in self._entries if one.kind == _ROOT or (one.kind == _STREAM and one.size >= self._small)
+        streams = [
+            (first, size)
+            for _, _, kind, *_, first, size in self._entries
+            if kind == _ROOT or (kind == _STREAM and size >= self._small)
         ]
-        if not self.readable or sum(one.size for one in stored) > len(self._content):
+        if not self.readable or sum(size for _, size in streams) > len(self._content):
             return False
-        tables = [number for number in self._tables if number < _LAST]
-        tables += self._chain(self._small_table)
-        return self._has(tables) and all(self._has([*self._chain(one.first, one.size)], one.size) for one in stored)
+        tables = [number for number in (*self._tables, *self._chain(self._small_table)) if number < _LAST]
+        return self._has(tables) and all(self._has([*self._chain(first, size)], size) for first, size in streams)
 
     def head(self, name: str, size: int) -> bytes:
         """The first bytes of a stream of at least 4096 bytes, which are stored in sectors of their own."""
@@ -95,18 +80,17 @@ class CompoundFile:
 
     def _top_streams(self) -> Iterator[tuple[str, int]]:
         """The names and first sectors of the streams in no storage: the tree below the root, the first entry."""
-        pending = [one.child for one in self._entries[:1]]
+        pending = [child for *_, child, _, _ in self._entries[:1]]
         seen: set[int] = set()
         while pending:
             number = pending.pop()
             if number in seen or number >= len(self._entries):
                 continue
             seen.add(number)
-            entry = self._entries[number]
-            pending += (entry.left, entry.right)
-            if entry.kind == _STREAM:
-                length = max(min(entry.name_length, 64) - 2, 0)
-                yield entry.name[:length].decode("utf-16-le", "replace"), entry.first
+            name, length, kind, left, right, _, first, _ = self._entries[number]
+            pending += (left, right)
+            if kind == _STREAM:
+                yield name[: max(min(length, 64) - 2, 0)].decode("utf-16-le", "replace"), first
 
 
 sniffed = once_per_file(CompoundFile)

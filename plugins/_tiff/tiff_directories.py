@@ -205,12 +205,6 @@ def is_truncated(content: Content, directories: list[Directory]) -> bool:
     return False
 
 
-def lacks_directories(content: Content, directories: list[Directory]) -> bool:
-    """Whether a sub-directory lies beyond the end of the file, as in the start of camera RAW."""
-    offsets = (offset for directory in directories for offset in directory.get(SUB_DIRECTORIES, ()))
-    return any(offset >= len(content) for offset in offsets)
-
-
 def lacks_pages(content: Content, directories: list[Directory]) -> bool:
     """Whether the next page lies beyond the end of the file."""
     return any(offset >= len(content) for directory in directories for offset in directory[_NEXT])
@@ -224,8 +218,12 @@ def is_complete(content: Content) -> bool:
 def is_whole(content: Content, directories: list[Directory]) -> bool:
     """Whether the file has what describes the pixels of the directories, and strips and tiles that are compressed.
 
-    Decoders notice that others are missing, but ignore a size of them that is wrong.
+    Decoders notice that others are missing, but ignore a size of them that is wrong. A file of a camera, which could be
+    the start of camera RAW, has its sub-directories, too.
     """
+    offsets = (offset for one in directories for offset in one.get(SUB_DIRECTORIES, ()))
+    if camera_make(directories) and any(offset >= len(content) for offset in offsets):
+        return False
     compressed = [directory for directory in directories if directory.get(COMPRESSION) != (_NO_COMPRESSION,)]
     is_described = all(directory.get(tag) != () for directory in directories for tag in _DESCRIPTION)
     return is_described and not is_truncated(content, compressed)

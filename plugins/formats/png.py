@@ -41,9 +41,7 @@ PNG = FileFormat(
 )
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-_APPLE = (
-    b"CgBI"  # the first chunk: pixels are blue, green, red and alpha, multiplied by it, without header and checksum
-)
+_APPLE = b"CgBI"  # first in a variant: pixels are blue, green, red, multiplied by alpha, without header and checksum
 _DEPTH = 24  # offset of the bits per sample, before the color type
 # Color types.
 _GRAY = 0
@@ -135,13 +133,9 @@ def _with_checksum(data: bytes) -> bytes:
     if not inflate.eof:
         raise ValueError("The pixels are truncated.")
     FidelityWarning.issue("repaired", "The PNG has no valid checksum of its pixels, which were read without it.")
-    pixels = png_encoder.make_chunk(
-        b"IDAT", b"\x78\x9c" + stream[: len(stream) - len(inflate.unused_data)] + checksum.to_bytes(4)
-    )
-    others = [
-        [chunk for kind, chunk in part if kind not in (b"IDAT", _APPLE)] for part in (chunks[:first], chunks[first:])
-    ]
-    return b"".join([png_encoder.SIGNATURE, *others[0], pixels, *others[1]])
+    stream = b"\x78\x9c" + stream[: len(stream) - len(inflate.unused_data)] + checksum.to_bytes(4)
+    chunks[first] = (b"", memoryview(png_encoder.make_chunk(b"IDAT", stream)))
+    return png_encoder.SIGNATURE + b"".join(chunk for kind, chunk in chunks if kind not in (b"IDAT", _APPLE))
 
 
 def _from_apple(frame: Frame) -> Frame:

@@ -106,10 +106,7 @@ _PHOTOMETRIC_NAMES = {
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     directories = tiff_directories.read_directories(data, tiff_directories.MAX_PARTS)
-    is_raw = bool(tiff_directories.camera_make(directories))
-    if not tiff_directories.is_whole(data, directories) or (
-        is_raw and tiff_directories.lacks_directories(data, directories)
-    ):
+    if not tiff_directories.is_whole(data, directories):
         raise CorruptInput("The file is truncated.")
     if tiff_directories.lacks_pages(data, directories):
         FidelityWarning.issue("repaired", "A page of the TIFF lies beyond the end of the file.")
