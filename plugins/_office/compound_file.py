@@ -33,7 +33,8 @@ class CompoundFile:
         self._sector_size = 1 << min(max(int.from_bytes(header[30:32], "little"), _MIN_SECTOR), _MAX_SECTOR)
         self._small, self._small_table = struct.unpack_from("<II", header, 56)  # streams of fewer bytes share sectors
         self._tables = struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76)
-        directory = b"".join(map(self._sector, self._chain(int.from_bytes(header[48:52], "little"))))
+        self._directory = list(self._chain(int.from_bytes(header[48:52], "little")))
+        directory = b"".join(map(self._sector, self._directory))
         self.readable = bool(directory)
         self._entries = list(_ENTRY.iter_unpack(directory[: len(directory) // _ENTRY.size * _ENTRY.size]))
         self.streams = dict(self._top_streams())
@@ -49,7 +50,9 @@ class CompoundFile:
         if not self.readable or sum(size for _, size in streams) > len(self._content):
             return False
         tables = [number for number in (*self._tables, *self._chain(self._small_table)) if number < _LAST]
-        return self._has(tables) and all(self._has([*self._chain(first, size)], size) for first, size in streams)
+        return self._has(tables + self._directory) and all(
+            self._has([*self._chain(first, size)], size) for first, size in streams
+        )
 
     def head(self, name: str, size: int) -> bytes:
         """The first bytes of a stream of at least 4096 bytes, which are stored in sectors of their own."""
