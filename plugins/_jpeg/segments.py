@@ -26,7 +26,6 @@ _SCAN = b"\xff\xda"
 _EOI = b"\xff\xd9"
 _PADDING = b"\x5a" * 64  # entropy-coded data that change any block
 _COEFFICIENTS = 64  # of a block
-_STRIP = 256  # rows
 _LOW_BITS = 0x0F  # in the last byte of the header of a scan: those that later scans refine
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
 # Markers; END has no length either.
@@ -128,35 +127,25 @@ def _with_end(data: bytes) -> bytes:
 
 
 def _find_missing_end(data: bytes) -> int | None:
-    """The offset after the scans. None if they do not have all coefficients, or if a marker of the end follows."""
+    """The offset after the scans. None if they do not have all coefficients, or if the marker of the end follows."""
     missing: set[tuple[int, int]] | None = None
-    after_scans = position = None
     for code, start, end in read_segments(data):
-        if missing is not None and not missing and after_scans is None:
-            after_scans = position = start
-        if code == END and start == (position or start):
-            return None
-        if after_scans is not None and start != position:  # segments follow each other
-            return after_scans
-        position = position and end
+        if missing is not None and not missing:
+            return None if code == END else start
         if code in _FRAMES:
             missing = {(component, index) for component in data[start + 10 : end : 3] for index in range(_COEFFICIENTS)}
         elif code == _SCAN[1] and missing and not data[end - 1] & _LOW_BITS:
             first, last = data[end - 3 : end - 1]
             missing -= {(one, index) for one in data[start + 5 : end - 3 : 2] for index in range(first, last + 1)}
-    return after_scans or len(data) if missing is not None and not missing else None
+    return None if missing is None or missing else len(data)
 
 
 def _checksum(data: bytes) -> int | None:
     """A checksum of the pixels of an image. None if it cannot be decoded."""
-    checksum = 0
     try:
-        image = pillow.open_image(data, "JPEG")
-        for top in range(0, image.height, _STRIP):
-            checksum = zlib.crc32(image.crop((0, top, image.width, top + _STRIP)).tobytes(), checksum)
+        return zlib.crc32(pillow.open_image(data, "JPEG").tobytes())
     except pillow.DAMAGES:
         return None
-    return checksum
 
 
 def _without_damaged_segments(data: bytes) -> bytes:

@@ -5,7 +5,6 @@ Damaged structures have no effect but missing streams: LibreOffice reports damag
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from engine import Content, once_per_file
 
@@ -13,7 +12,6 @@ SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 _ENTRY = struct.Struct("<64sHBxIII36xII4x")  # name, its length, kind, neighbors, child, first sector and size
 _MAX_SIZE = 1 << 21  # bytes of a directory
-_MAX_TABLES = 1 << 14  # sectors of the allocation table
 # Exponents of 2.
 _MIN_SECTOR = 9
 _MAX_SECTOR = 16
@@ -21,19 +19,6 @@ _LISTED_TABLES = 109  # sectors of the allocation table that the header lists
 _LAST = 0xFFFFFFFA  # higher numbers are no sectors
 _STREAM = 2
 _ROOT = 5  # its stream has the sectors of small streams
-
-
-class _Entry(NamedTuple):
-    """An entry of the directory, with the numbers of other entries and of its first sector."""
-
-    name: bytes
-    name_length: int
-    kind: int
-    left: int
-    right: int
-    child: int
-    first: int
-    size: int  # bytes
 
 
 class CompoundFile:
@@ -47,30 +32,27 @@ class CompoundFile:
         header = content[:512].ljust(512, b"\0")
         self._sector_size = 1 << min(max(int.from_bytes(header[30:32], "little"), _MIN_SECTOR), _MAX_SECTOR)
         self._small, self._small_table = struct.unpack_from("<II", header, 56)  # streams of fewer bytes share sectors
-        self._tables = list(struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76))
-        more = self._sector(int.from_bytes(header[68:72], "little"))
-        while len(more) == self._sector_size and len(self._tables) < _MAX_TABLES:
-            *numbers, following = struct.unpack(f"<{self._sector_size // 4}I", more)
-            self._tables += numbers
-            more = self._sector(following)
-        directory = b"".join(map(self._sector, self._chain(int.from_bytes(header[48:52], "little"))))
+        self._tables = struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76)
+        self._directory = list(self._chain(int.from_bytes(header[48:52], "little")))
+        directory = b"".join(map(self._sector, self._directory))
         self.readable = bool(directory)
-        self._entries = [
-            _Entry(*_ENTRY.unpack_from(directory, at)) for at in range(0, len(directory) - 127, _ENTRY.size)
-        ]
+        self._entries = list(_ENTRY.iter_unpack(directory[: len(directory) // _ENTRY.size * _ENTRY.size]))
         self.streams = dict(self._top_streams())
 
     @property
     def is_complete(self) -> bool:
         """Whether the file has the sectors of its streams, of each as far as it is used."""
-        stored = [
-            one for one in self._entries if one.kind == _ROOT or (one.kind == _STREAM and one.size >= self._small)
+        streams = [
+            (first, size)
+            for _, _, kind, *_, first, size in self._entries
+            if kind == _ROOT or (kind == _STREAM and size >= self._small)
         ]
-        if not self.readable or sum(one.size for one in stored) > len(self._content):
+        if not self.readable or sum(size for _, size in streams) > len(self._content):
             return False
-        tables = [number for number in self._tables if number < _LAST]
-        tables += self._chain(self._small_table)
-        return self._has(tables) and all(self._has([*self._chain(one.first, one.size)], one.size) for one in stored)
+        tables = [number for number in (*self._tables, *self._chain(self._small_table)) if number < _LAST]
+        return self._has(tables + self._directory) and all(
+            self._has([*self._chain(first, size)], size) for first, size in streams
+        )
 
     def head(self, name: str, size: int) -> bytes:
         """The first bytes of a stream of at least 4096 bytes, which are stored in sectors of their own."""
@@ -101,18 +83,17 @@ class CompoundFile:
 
     def _top_streams(self) -> Iterator[tuple[str, int]]:
         """The names and first sectors of the streams in no storage: the tree below the root, the first entry."""
-        pending = [one.child for one in self._entries[:1]]
+        pending = [child for *_, child, _, _ in self._entries[:1]]
         seen: set[int] = set()
         while pending:
             number = pending.pop()
             if number in seen or number >= len(self._entries):
                 continue
             seen.add(number)
-            entry = self._entries[number]
-            pending += (entry.left, entry.right)
-            if entry.kind == _STREAM:
-                length = max(min(entry.name_length, 64) - 2, 0)
-                yield entry.name[:length].decode("utf-16-le", "replace"), entry.first
+            name, length, kind, left, right, _, first, _ = self._entries[number]
+            pending += (left, right)
+            if kind == _STREAM:
+                yield name[: max(min(length, 64) - 2, 0)].decode("utf-16-le", "replace"), first
 
 
 sniffed = once_per_file(CompoundFile)

@@ -72,10 +72,8 @@ Sub Main
   reading(2).Value = 0
   reading(3).Name = "FilterOptions"
   reading(3).Value = Environ("READING")
-  If Environ("READER") &lt;&gt; "" Then
-    reading(5).Name = "FilterName"
-    reading(5).Value = Environ("READER")
-  End If
+  reading(5).Name = "FilterName"
+  reading(5).Value = Environ("READER")
   If Environ("PASSWORD") &lt;&gt; "" Then
     reading(4).Name = "Password"
     reading(4).Value = Environ("PASSWORD")

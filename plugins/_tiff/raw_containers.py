@@ -23,7 +23,6 @@ _CANON_UUID, _XMP_UUID = (
 _UUID_SIZE = 16
 _PACKED = 0x59
 _INTEROPERABILITY = 0xA005
-_MAX_PARTS = 1 << 16  # strips or tiles of a directory
 
 
 class _Camera(NamedTuple):
@@ -123,7 +122,7 @@ def is_truncated(data: bytes) -> bool:
     if data.startswith(_FUJI):
         offset, size = struct.unpack(">2I", data[100:108].ljust(8, b"\0"))
         return int(offset + size) > len(data)
-    return tiff_directories.is_truncated(data, tiff_directories.read_directories(data, _MAX_PARTS))
+    return tiff_directories.is_truncated(data, tiff_directories.read_directories(data, tiff_directories.MAX_PARTS))
 
 
 def _minolta_size(data: bytes) -> int:

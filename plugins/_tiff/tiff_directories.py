@@ -32,6 +32,11 @@ CFA = 32803
 LINEAR_RAW = 34892
 EXTRA_SAMPLES = 338  # what the channels besides the colors mean: 0 is unspecified
 PLAIN_COLORS = range(4)  # values of PhotometricInterpretation: gray, RGB, palette
+_NEXT = -1  # no tag: the offset of the next directory
+_NO_COMPRESSION = 1
+# Bits, palette and kind of samples, strips and tiles.
+_DESCRIPTION = (258, 320, 339, STRIP_OFFSETS, STRIP_BYTE_COUNTS, TILE_OFFSETS, TILE_BYTE_COUNTS)
+MAX_PARTS = 1 << 16  # strips or tiles of a directory
 # Samples per pixel, colors of a sensor's filter, Leaf's tag.
 SAMPLES = 277
 CFA_PATTERN = 33422
@@ -115,7 +120,7 @@ def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Di
         seen.add(offset)
         entries, next_offset = read_entries(content, offset, layout)
         directory = {entry.tag: read_values(content, entry, layout, max_values) for entry in entries}
-        directories.append(directory)
+        directories.append({**directory, _NEXT: (next_offset,)})
         pending += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
         pending.append(next_offset)
     return directories
@@ -202,15 +207,28 @@ def is_truncated(content: Content, directories: list[Directory]) -> bool:
     return False
 
 
-def lacks_directories(content: Content, directories: list[Directory]) -> bool:
-    """Whether a sub-directory lies beyond the end of the file, as in the start of camera RAW."""
-    offsets = (offset for directory in directories for offset in directory.get(SUB_DIRECTORIES, ()))
-    return any(offset >= len(content) for offset in offsets)
+def lacks_pages(content: Content, directories: list[Directory]) -> bool:
+    """Whether the next page lies beyond the end of the file."""
+    return any(offset >= len(content) for directory in directories for offset in directory[_NEXT])
 
 
 def is_complete(content: Content) -> bool:
     """Whether the first strips of all directories are complete."""
     return not is_truncated(content, read_directories(content))
+
+
+def is_whole(content: Content, directories: list[Directory]) -> bool:
+    """Whether the file has what describes the pixels of the directories, and strips and tiles that are compressed.
+
+    Decoders notice that others are missing, but ignore a size of them that is wrong. A file of a camera, which could be
+    the start of camera RAW, has its sub-directories, too.
+    """
+    offsets = (offset for one in directories for offset in one.get(SUB_DIRECTORIES, ()))
+    if camera_make(directories) and any(offset >= len(content) for offset in offsets):
+        return False
+    compressed = [directory for directory in directories if directory.get(COMPRESSION) != (_NO_COMPRESSION,)]
+    is_described = all(directory.get(tag) != () for directory in directories for tag in _DESCRIPTION)
+    return is_described and not is_truncated(content, compressed)
 
 
 def read_entries(content: Content, offset: int, layout: Layout) -> tuple[list[Entry], int]:

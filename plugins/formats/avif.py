@@ -38,7 +38,6 @@ AVIF = FileFormat(
     extensions=("avif", "avifs"),
     sniff=Brands("avif", "avis", item="av01"),
     is_complete=boxes_are_complete,
-    must_be_complete=True,
     lossy=True,
     animated=True,
     bytes_per_pixel=0.05,

@@ -47,12 +47,13 @@ _MAX_ENTRIES = 1000
 
 
 class _Image(NamedTuple):
-    """An image in the file, which starts there: a PNG of this length, or a bitmap without the header of a BMP."""
+    """An image in the file, which starts there: a PNG, or a bitmap, whose length may be wrong."""
 
     size: Size
     bits: int
     start: int
-    png_length: int | None = None
+    length: int
+    is_png: bool = False
 
 
 def _sniff(content: Content) -> int:
@@ -95,25 +96,26 @@ def _image(data: bytes, start: int, length: int) -> _Image:
         raise CorruptInput("The file is truncated.")
     if data.startswith(_PNG_SIGNATURE, start):
         width, height, depth = struct.unpack_from(">IIB", data, start + 16)
-        return _Image((width, height), 4 * depth, start, length)
+        return _Image((width, height), 4 * depth, start, length, is_png=True)
     # The length of a bitmap follows from its header; some programs write another one.
     if data[start] == _CORE:
         width, height, _, bits = struct.unpack_from("<4xHHHH", data, start)
     else:
         _, width, height, _, bits, *_ = _BITMAP.unpack_from(data, start)
-    return _Image((width, abs(height) // 2), bits, start)
+    return _Image((width, abs(height) // 2), bits, start, length)
 
 
 def decode(data: bytes) -> Raster:
     """The largest image, and of several the one with the most bits."""
     best = max(_images(data), key=lambda one: (one.size[0] * one.size[1], one.bits))
-    if best.png_length:
-        return png.decode(data[best.start : best.start + best.png_length])
-    return sample_arrays.to_raster(lambda: _read_bitmap(data[best.start :], best.size, best.bits), best.size, "RGBA")
+    if best.is_png:
+        return png.decode(data[best.start : best.start + best.length])
+    return sample_arrays.to_raster(lambda: _read_bitmap(data[best.start :], best), best.size, "RGBA")
 
 
-def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
+def _read_bitmap(data: bytes, stored: _Image) -> Image.Image:
     """A bitmap with the mask after it. Raises CorruptInput."""
+    size, bits = stored.size, stored.bits
     width, height = size
     info, start = _bitmap_header(data, size, bits)
     row = (width * bits + 31) // 32 * 4
@@ -129,7 +131,9 @@ def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
         file_header = struct.pack("<2sIII", b"BM", 14 + end, 0, 14 + start)
         image = bmp.decode(file_header + info + data[len(info) : end]).first_frame().image
     mask = data[end : end + mask_row * height]
-    if not mask:  # some programs leave it out
+    if len(mask) < mask_row * height:  # some programs leave it out, or write shorter rows
+        if mask and len(data) != stored.length:
+            raise CorruptInput("The file is truncated.")
         return image
     transparent = Image.frombytes("1", size, mask, "raw", ("1", mask_row, -1)).convert("L")
     if not transparent.getbbox():

@@ -103,7 +103,11 @@ _MIN_LOSSY_WIDTH = 32  # pixels; the encoder fails on narrower ones
 
 def _is_complete(content: Content) -> bool:
     block = exif_data.parse_file(content[:])
-    return block is not None and not _is_truncated(block)
+    if block is None:
+        return False
+    parts = [(block.integer(offset), block.integer(size)) for offset, size in _PARTS]
+    # jxrlib writes the end of alpha as its size, so that their sum may be beyond the end.
+    return parts[0][1] > 0 and sum(parts[0]) <= len(content) and all(max(part) <= len(content) for part in parts)
 
 
 JXR = FileFormat(
@@ -112,6 +116,7 @@ JXR = FileFormat(
     extensions=("jxr", "wdp", "hdp"),
     sniff=Signature((0, b"II\xbc\x01")),
     is_complete=_is_complete,
+    must_be_complete=True,
     lossy=True,
 )
 
@@ -121,8 +126,8 @@ MODULES = ("imagecodecs._jpegxr", *tiff.MODULES)
 @conversion(JXR, RASTER, cost=3, memory=50, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     block = exif_data.parse_file(data)
-    if block is None or _is_truncated(block):
-        raise CorruptInput("The file is truncated, or has no directory.")
+    if block is None:
+        raise CorruptInput("The file has no directory.")
     size = _read_size(block)
     pixel_format = block.bytes_of(_PIXEL_FORMAT) or b""
     if pixel_format not in _FORMATS:
@@ -154,15 +159,6 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
         ),
         source=replace(raster.source, turned=_orientation(block) > 1),
     )
-
-
-def _is_truncated(block: exif_data.Block) -> bool:
-    """Whether a part of the image is beyond the end of the file.
-
-    jxrlib writes the end of alpha as its size, so that their sum may be.
-    """
-    parts = [(block.integer(offset), block.integer(size)) for offset, size in _PARTS]
-    return not parts[0][1] or any(max(part) > len(block.data) for part in parts) or sum(parts[0]) > len(block.data)
 
 
 def _read_size(block: exif_data.Block) -> Size:

@@ -39,6 +39,7 @@ _WMF_BOX = struct.Struct("<6x4hH")  # the last number is the units per inch
 _WMF_SIZE = struct.Struct("<28xI")  # size in words of all after the box
 _WMF_START = 22  # offset after the box
 _WMF_HEADER_SIZE = 18  # bytes
+_WMF_END = struct.pack("<IH", 3, 0)  # the last record
 _WMF_RECORD = struct.Struct("<IH")  # the size of a record in words, and its function
 # Functions.
 _WMF_MAP_MODE = 0x0103
@@ -119,7 +120,8 @@ def _with_box(data: bytes) -> bytes:
 
 def _wmf_size(data: bytes) -> tuple[float, float]:
     """Width and height in mm. Raises CorruptInput, and struct.error."""
-    if _WMF_START + 2 * _WMF_SIZE.unpack_from(data)[0] > len(data):
+    counted = 0 if data.endswith(_WMF_END) else _WMF_START  # some programs count the box, too
+    if counted + 2 * _WMF_SIZE.unpack_from(data)[0] > len(data):
         raise CorruptInput("The file is truncated.")
     left, top, right, bottom, units = _WMF_BOX.unpack_from(data)
     scale = _MM_PER_INCH / max(units, 1)

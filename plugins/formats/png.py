@@ -1,10 +1,10 @@
 """PNG, still and animated: 8 bits per sample are read through Pillow, 16 through libpng."""
 
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from zlib import crc32
 
 from PIL import Image
 from PIL.PngImagePlugin import Disposal
@@ -43,6 +43,7 @@ PNG = FileFormat(
 )
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_APPLE = b"CgBI"  # first in a variant: pixels are blue, green, red, multiplied by alpha, without header and checksum
 _SIZE = 16  # offset of width and height
 _DEPTH = 24  # offset of the bits per sample, before the color type
 # Color types.
@@ -54,11 +55,13 @@ _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 _ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
 _SHARED_CHUNKS = frozenset({b"PLTE", b"tRNS"})
 _NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
-_NO_PIXELS = bytes(4) + b"IDAT" + crc32(b"IDAT").to_bytes(4)
+_NO_PIXELS = bytes(4) + b"IDAT" + zlib.crc32(b"IDAT").to_bytes(4)
 # Chunks that describe colors, with the size of their content.
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
 )
+_ZLIB_HEADER = 2  # bytes
+_PART = 1 << 16  # bytes that are decompressed at a time
 _FIXED_POINT = 100_000  # gAMA, cHRM
 _SRGB_GAMMA = 0.45455
 _MIN_GAMMA = 0.1
@@ -71,18 +74,21 @@ def _is_deep(content: bytes) -> bool:
 
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    data = _without_damaged_chunks(data)
+    is_apple = data[12:16] == _APPLE
+    data = _without_damaged_chunks(_with_checksum(data) if is_apple else data)
     image = _open(data)
     kinds = [kind for kind, _ in png_encoder.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
     if b"IDAT" in kinds and not _METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
-        image.load()
+        image = _load(image, data)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
     if blocks := _read_blocks(data):
         if _is_deep(data):
             FidelityWarning.issue("depth_reduced", "Animations are converted with 8 bits per sample.")
         return _with_colors(animations.to_raster(image, blocks, pages), data)
     raster = pillow.to_raster(image, pillow.select([0], pages))
+    raster = replace(raster, frames=_read_still(raster, image, data))
+    raster = raster.map(_from_apple) if is_apple else raster
     if _is_deep(data):
         raster = replace(raster, deep_frames=_decode_deep(data, image))
         # Gray with alpha is RGBA for Pillow, which a gray profile does not fit; and it compares 8 bits with the
@@ -103,6 +109,49 @@ def _open(data: bytes) -> Image.Image:
     if color_type == _GRAY and 1 < depth < 8 and "transparency" in image.info:
         image.info["transparency"] *= 255 // ((1 << depth) - 1)
     return image
+
+
+def _read_still(raster: Raster, image: Image.Image, data: bytes) -> Iterator[Frame]:
+    loaded = _load(image, data)
+    loaded.info = image.info
+    yield from raster.frames if loaded is image else pillow.to_raster(loaded, [0]).frames
+
+
+def _load(image: Image.Image, data: bytes) -> Image.Image:
+    """The image with its pixels. Raises OSError, and zlib.error and ValueError if more than their checksum is wrong."""
+    try:
+        image.load()
+    except OSError:
+        image = _open(_with_checksum(data))
+        image.load()
+    return image
+
+
+def _with_checksum(data: bytes) -> bytes:
+    """The file whose pixels have the right header and checksum of zlib. Issues a FidelityWarning.
+
+    Raises zlib.error or ValueError if the pixels are damaged or truncated.
+    """
+    chunks = list(png_encoder.read_chunks(memoryview(data)))
+    first = [kind for kind, _ in chunks].index(b"IDAT")
+    stream = b"".join(chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT")
+    stream = stream if chunks[0][0] == _APPLE else stream[_ZLIB_HEADER:]
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    checksum = zlib.adler32(b"")
+    for start in range(0, len(stream), _PART):
+        checksum = zlib.adler32(inflate.decompress(stream[start : start + _PART]), checksum)
+    if not inflate.eof:
+        raise ValueError("The pixels are truncated.")
+    FidelityWarning.issue("repaired", "The PNG has no valid checksum of its pixels, which were read without it.")
+    stream = b"\x78\x9c" + stream[: len(stream) - len(inflate.unused_data)] + checksum.to_bytes(4)
+    chunks[first] = (b"", memoryview(png_encoder.chunk(b"IDAT", stream)))
+    return png_encoder.SIGNATURE + b"".join(chunk for kind, chunk in chunks if kind not in (b"IDAT", _APPLE))
+
+
+def _from_apple(frame: Frame) -> Frame:
+    blue, green, red, *alpha = frame.image.split()
+    image = Image.merge("RGBa" if alpha else "RGB", (red, green, blue, *alpha))
+    return replace(frame, pixels=image.convert("RGBA") if alpha else image)
 
 
 def _read_blocks(data: bytes) -> list[Block]:
@@ -227,7 +276,10 @@ def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[Primaries, cicp.Curve] |
 
 
 def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
-    array = imagecodecs.png_decode(data)
+    try:
+        array = imagecodecs.png_decode(data)
+    except imagecodecs.PngError:
+        array = imagecodecs.png_decode(_with_checksum(data))
     array = pillow.apply_orientation(array, exif_data.read_orientation(header))
     bands = array.shape[2] if array.ndim == 3 else 1
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))

@@ -15,7 +15,6 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
-    ends_with,
     lazy_imports,
 )
 from plugins._pixels import sample_arrays
@@ -35,7 +34,8 @@ QOI = FileFormat(
     media_type="image/qoi",
     extensions=("qoi",),
     sniff=any_of(*(Signature((0, b"qoif"), (12, bytes([bands]))) for bands in (3, 4))),
-    is_complete=ends_with(_END),
+    is_complete=lambda content: _END in content[-2 * len(_END) :],
+    must_be_complete=True,
     bytes_per_pixel=0.5,
 )
 
@@ -43,8 +43,6 @@ QOI = FileFormat(
 @conversion(QOI, RASTER)
 def decode(data: bytes) -> Raster:
     _, width, height, bands, _ = _HEADER.unpack_from(data)
-    if _END not in data[-2 * len(_END) :]:  # the decoder fills the rest of a truncated image
-        raise CorruptInput("The file is truncated.")
     return sample_arrays.to_raster(lambda: _read(data, (width, height), bands), (width, height), _MODES[bands])
 
 

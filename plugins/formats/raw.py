@@ -62,6 +62,7 @@ with lazy_imports():
     import rawpy
 
 MODULES = ("rawpy", "multiprocessing", "numpy.ma", *tiff.MODULES)  # NumPy imports the third one for quantiles
+_JPEG_XL = 52546  # compression of DNG 1.7, which LibRaw does not decode
 _SRGB = 1  # EXIF value of ColorSpace
 _TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
 _FLIPS: Mapping[int, int] = MappingProxyType({3: 3, 6: 6, 8: 5})  # LibRaw's orientations by EXIF's
@@ -168,6 +169,10 @@ def _develop(data: bytes, settings: _Settings) -> Raster:
     """Develops the sensor data, upright and in sRGB."""
     if raw_containers.is_truncated(data):
         raise CorruptInput("The file is truncated within the sensor data.")
+    directories = tiff_directories.read_directories(data)
+    in_jpeg_xl = [one for one in directories if one.get(tiff_directories.COMPRESSION) == (_JPEG_XL,)]
+    if tiff_directories.holds_sensor_data(in_jpeg_xl):
+        raise CorruptInput("The sensor data of the DNG is in JPEG XL, which is not supported.")
     size = _upright_size(data, settings)
     block = raw_containers.read_block(data)
     return Raster(

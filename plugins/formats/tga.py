@@ -169,7 +169,12 @@ def _read_pixels(data: bytes, header: _Header) -> Image.Image:
         return Image.frombytes("1", size, bits.tobytes(), "raw", ("1", 0, direction)).convert("L")
     mode, raw_mode = _RAW_MODES[depth]
     if header.kind & _COMPRESSED:
-        return Image.frombytes(mode, size, data[header.start :], "tga_rle", raw_mode, direction, depth)
+        packets = data[header.start :]
+        try:
+            return Image.frombytes(mode, size, packets, "tga_rle", raw_mode, direction, depth)
+        except ValueError:  # some programs write runs that cross rows
+            row = Image.frombytes(mode, (header.width * header.height, 1), packets, "tga_rle", raw_mode, 1, depth)
+            return Image.frombytes(mode, size, row.tobytes(), "raw", (mode, 0, direction))
     stored = sample_arrays.from_buffer(data, "u1", header.width * header.height * depth // 8, header.start)
     return Image.frombytes(mode, size, stored.tobytes(), "raw", (raw_mode, 0, direction))
 

@@ -105,9 +105,11 @@ _PHOTOMETRIC_NAMES = {
 
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    directories = tiff_directories.read_directories(data)
-    if tiff_directories.camera_make(directories) and tiff_directories.lacks_directories(data, directories):
-        raise CorruptInput("The file is truncated before the sensor data.")
+    directories = tiff_directories.read_directories(data, tiff_directories.MAX_PARTS)
+    if not tiff_directories.is_whole(data, directories):
+        raise CorruptInput("The file is truncated.")
+    if tiff_directories.lacks_pages(data, directories):
+        FidelityWarning.issue("repaired", "A page of the TIFF lies beyond the end of the file.")
     if count := tiff_directories.unknown_channels(directories):
         FidelityWarning.issue("layers_dropped", f"Channels besides the colors were dropped: {count} without a meaning.")
     block = exif_data.parse_file(data)

@@ -1,6 +1,7 @@
 """Files of Office: how they are recognized, what LibreOffice makes of them, and what it is not let do."""
 
 import re
+import struct
 from base64 import b64decode
 from collections.abc import Callable
 from io import BytesIO
@@ -98,6 +99,13 @@ def test_a_wmf_without_a_header_of_its_size_has_that_of_its_window_in_pixels(mod
     quarters = [(width * x // 4, height * y // 4) for y in (1, 3) for x in (1, 3)]
     colors = np.array([image.getpixel(point) for point in quarters], int)
     np.testing.assert_allclose(colors, COLORS, atol=2)
+
+
+def test_the_size_of_a_wmf_can_count_the_header_before_it() -> None:
+    data = metafiles.wmf()
+    larger = struct.pack("<I", int.from_bytes(data[28:32], "little") + 11)
+
+    assert _text(convert(data[:28] + larger + data[32:], "pdf").data) == ""
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from PIL import Image, ImageCms
 from engine import InvalidOption
 from engine.errors import ConversionError
 from engine.registry import load_registry
+from plugins._pixels.png_encoder import SIGNATURE, chunk, read_chunks
 from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
@@ -334,3 +335,44 @@ def _chunks(data: bytes, kind: bytes) -> list[tuple[int, int]]:
             found.append((start + 4, size))
         start += size + 12
     return found
+
+
+def _with_pixels(data: bytes, pixels: bytes, *before: bytes) -> bytes:
+    """The file with this content of its chunk of pixels, and chunks before its header."""
+    chunks = [chunk(kind, pixels) if kind == b"IDAT" else bytes(found) for kind, found in read_chunks(memoryview(data))]
+    return b"".join([SIGNATURE, *before, *chunks])
+
+
+def _pixels(data: bytes) -> bytes:
+    (pixels,) = (bytes(chunk[8:-4]) for kind, chunk in read_chunks(memoryview(data)) if kind == b"IDAT")
+    return pixels
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("text", [b"", chunk(b"tEXt", b"Title\0text")], ids=["plain", "text after the pixels"])
+def test_a_wrong_checksum_of_the_pixels_is_told(text: bytes, bits: int) -> None:
+    data = _png(photo((64, 48)), bits=bits)
+    data = data[:-12] + text + data[-12:]
+    pixels = _pixels(data)
+
+    result = convert(_with_pixels(data, pixels[:-4] + b"\1\2\3\4"), "png")
+
+    assert codes(result) == {"repaired"}
+    assert imagecodecs.png_decode(result.data).tobytes() == imagecodecs.png_decode(data).tobytes()
+    with pytest.raises(ConversionError, match="cannot be decoded"):
+        convert(_with_pixels(data, pixels[:-40]), "png")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_apples_variant_is_read(mode: str) -> None:
+    image = photo((64, 48), mode)
+    if mode == "RGBA":
+        image.putalpha(Image.linear_gradient("L").resize(image.size))
+    red, green, blue, *alpha = image.convert("RGBa").split() if mode == "RGBA" else image.split()
+    data = saved(Image.merge(mode, (blue, green, red, *alpha)), "PNG")
+
+    result = convert(_with_pixels(data, _pixels(data)[2:-4], chunk(b"CgBI", b"\x50\0\x20\2")), "png")
+
+    assert codes(result) == {"repaired"}
+    expected = image.convert("RGBa").convert("RGBA") if mode == "RGBA" else image
+    np.testing.assert_array_equal(opened(result.data), expected)

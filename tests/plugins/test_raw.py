@@ -377,3 +377,11 @@ def test_half_the_size_is_the_same_image(name: str) -> None:
 
 def test_options_have_no_effect_on_previews() -> None:
     assert codes(convert(sample("arw"), "jpeg", raw_mode="preview", exposure=1.0)) == {"option_ignored"}
+
+
+def test_a_compression_that_is_not_decoded_is_named() -> None:
+    data = sample("dng")
+    stored = struct.pack("<HHIHH", 259, 3, 1, 1, 0)
+    assert data.count(stored) == 1
+    with pytest.raises(CorruptInput, match="JPEG XL"):
+        convert(data.replace(stored, struct.pack("<HHIHH", 259, 3, 1, 52546, 0)), "png")

@@ -154,6 +154,17 @@ class TestTga:
         color = (191, 127, 64) if kind == 4 else (150, 100, 50)
         assert _rgba(data)[0, 0].tolist() == pytest.approx((*color, alpha), abs=1)
 
+    @pytest.mark.parametrize("kind", [9, 10, 11])
+    def test_a_run_across_rows(self, kind: int) -> None:
+        pixel = b"\1\2\3" if kind == 10 else b"\1"
+        palette, flags = ((0, 2, 24), 0) if kind == 9 else ((0, 0, 0), 0x20)
+        start = bytes(6) if kind == 9 else b""
+
+        runs = _rgba(_tga(kind, 8 * len(pixel), start + b"\x85" + pixel + b"\x81" + pixel[::-1], flags, palette))
+
+        plain = _rgba(_tga(kind - 8, 8 * len(pixel), start + pixel * 6 + pixel[::-1] * 2, flags, palette))
+        np.testing.assert_array_equal(runs, plain)
+
     def test_alpha_that_is_0_everywhere_is_none(self) -> None:
         assert _rgba(_tga(2, 32, bytes((50, 100, 150, 0)) * 8))[0, 0].tolist() == [150, 100, 50, 255]
 
