@@ -38,7 +38,7 @@ with lazy_imports():
 
 MODULES = ("plugins._fonts.choice", "plugins._office.references", *reading.MODULES)
 TEMPLATE = "documents"
-_COST = 10.0
+COST = 10.0
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCRYPTED_PACKAGE = "EncryptedPackage"
 _ENCRYPTED_SLIDES = "EncryptedSummary"
@@ -97,9 +97,9 @@ def sniff_streams(*names: str) -> Sniffer:
 def reader(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
     """The step that opens a file as the pages that LibreOffice prints. `prepare` changes the file before."""
 
-    @conversion(format, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
+    @conversion(format, DOCUMENT, cost=COST, programs=PROGRAMS, isolated=True)
     def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
-        written = _convert(prepare(data), format, filter_, password)
+        written = convert(prepare(data), format, filter_, password)
         return read_pages(written.data, pages=pages)
 
     return read
@@ -122,18 +122,15 @@ def writers(
 def _writer(
     source: FileFormat, target: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes]
 ) -> AnyConversion:
-    @conversion(source, target, cost=_COST, programs=PROGRAMS, isolated=True, terminal=True)
+    @conversion(source, target, cost=COST, programs=PROGRAMS, isolated=True, terminal=True)
     def write(data: bytes, *, password: Password | None = None) -> bytes:
-        written = _convert(prepare(data), source, filter_, password)
-        if filter_.single_sheet and (written.sheets or 1) > 1:
-            message = f"Only the first of {written.sheets} sheets was converted. A {target} file has one."
-            FidelityWarning.issue("pages_dropped", message)
+        written = convert(prepare(data), source, filter_, password)
         return written.data
 
     return write
 
 
-def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
+def convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
     """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
     if not format.text_extensions:  # text has no references
         data = references.remove(data)

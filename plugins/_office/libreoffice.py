@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engine import CorruptInput, Requirement, StepFailed
+from engine import CorruptInput, InvalidOption, Requirement, StepFailed
 from plugins import _programs
 
 _SOFFICE = _programs.find("soffice")
@@ -52,7 +52,7 @@ _SETTINGS = f"""\
 """
 # The library sets the locale en-US, where paper is not A4. With the system's locale, which the program uses, paper is
 # A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
-# Of cells with numbers, dates and formulas (1 + 2 + 16) that are too narrow, LibreOffice would show ###.
+# Without ShrinkToFit, cells with numbers, dates and formulas (1 + 2 + 16) that are too narrow would show ###.
 _MACRO = """\
 Sub Main
   On Error GoTo Failed
@@ -88,11 +88,12 @@ Sub Main
     Open Environ("SHEETS") For Output As #1
     Print #1, document.Sheets.Count
     Close #1
-    If Environ("FILTER") = "calc_pdf_Export" Then
-      For index = 0 To document.Sheets.Count - 1
-        document.Sheets(index).queryContentCells(19).ShrinkToFit = True
-      Next
-    End If
+    For index = 0 To document.Sheets.Count - 1
+      cells = document.Sheets(index).queryContentCells(19)
+      If cells.Count &gt; 0 And Environ("FILTER") = "calc_pdf_Export" Then cells.ShrinkToFit = True
+      cells = document.Sheets(index).queryContentCells(1)
+      If cells.Count &gt; 0 And Environ("RAW") &lt;&gt; "" Then cells.NumberFormat = 0
+    Next
   End If
   document.storeToURL(Environ("RESULT"), writing())
 Failed:
@@ -124,14 +125,15 @@ _FAMILY = re.compile(r'^(Match P|P)attern has.*\n\tfamily: "([^"]+)"', re.MULTIL
 class Filter(NamedTuple):
     """A filter of LibreOffice that writes files with this extension, and the options of reading and writing.
 
-    `single_sheet`: the format holds one sheet of a spreadsheet.
+    `sheet` is the number of the sheet for a format that holds only one; otherwise 0. `raw`: numbers have no format.
     """
 
     name: str
     extension: str = "pdf"
     reading: str = ""
     writing: str = ""
-    single_sheet: bool = False
+    sheet: int = 0
+    raw: bool = False
 
 
 class Written(NamedTuple):
@@ -152,7 +154,6 @@ def convert(
         for number, font in enumerate(fonts):
             (folder / "fonts" / f"{number}.otf").write_bytes(font)
         source = folder / f"document.{extension}"
-        result = folder / f"result.{filter_.extension}"
         source.write_bytes(data)
         for path, text in _PROFILE.items():
             file = folder / "profile" / "user" / path
@@ -160,19 +161,24 @@ def convert(
             file.write_text(text)
         variables = {
             "SOURCE": source.as_uri(),
-            "RESULT": result.as_uri(),
+            "RESULT": (folder / f"result.{filter_.extension}").as_uri(),
             "SHEETS": str(folder / "sheets"),
             "FILTER": filter_.name,
             "READER": "MS Excel 97" if extension == "xls" else "",  # by itself, it reads a damaged file as text
             "READING": filter_.reading,
             "WRITING": filter_.writing,
+            "RAW": "1" if filter_.raw else "",
             "PASSWORD": password or "",
         }
         messages = _run(folder, variables)
-        if not result.exists():
-            raise CorruptInput("LibreOffice cannot read the file.")
         sheets = folder / "sheets"
         count = int(sheets.read_text()) if sheets.exists() else None
+        if count is not None and filter_.sheet > count:
+            message = f"The file has no sheet {filter_.sheet}; its last one is {count}."
+            raise InvalidOption(message, reason="out_of_range", param="sheet", details={"max": count})
+        result = next(folder.glob(f"result*.{filter_.extension}"), None)  # with the name of the sheet, if it is chosen
+        if result is None:
+            raise CorruptInput("LibreOffice cannot read the file.")
         return Written(result.read_bytes(), dict(_substituted(messages)), count)
 
 

@@ -1,10 +1,6 @@
 """Files of Office, by LibreOffice: documents of text, spreadsheets, presentations and drawings."""
 
-import csv
 import re
-from collections import Counter
-from io import StringIO
-from itertools import islice
 
 from engine import (
     AnyConversion,
@@ -12,12 +8,9 @@ from engine import (
     CorruptInput,
     FileFormat,
     Signature,
-    TooLarge,
-    any_of,
-    decode_text,
     hookimpl,
 )
-from plugins._office import compound_file, documents
+from plugins._office import compound_file, documents, tables
 from plugins._office.libreoffice import LIBREOFFICE, Filter
 
 _ESCAPED = re.compile(rb"\\[\\{}]")
@@ -80,7 +73,6 @@ ODS = FileFormat(
     extensions=("ods", "ots"),
     sniff=documents.sniff_opendocument("spreadsheet"),
 )
-CSV = FileFormat("csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=any_of())
 PPTX = FileFormat(
     "pptx",
     media_type="application/vnd.openxmlformats-officedocument.presentationml.presentation",
@@ -108,16 +100,9 @@ VSDX = FileFormat(
     sniff=documents.sniff_package("visio/document.xml"),
 )
 _TEXTS = ((DOCX, Filter("MS Word 2007 XML", "docx")), (ODT, Filter("writer8", "odt")))
-_READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
-_WRITING = f"{_READING},,0,false,true"  # values as they are shown
-_SEPARATORS = "\t;|,"  # the first wins among equally frequent ones
-_DECLARED = re.compile(r'"?sep=([^"\r\n])"?\r?\n', re.IGNORECASE)  # the first line, as Excel writes it
-_LINES = 20
-_MAX_LINES = 100_000
 _SHEETS = (
     (XLSX, Filter("Calc MS Excel 2007 XML", "xlsx")),
     (ODS, Filter("calc8", "ods")),
-    (CSV, Filter("Text - txt - csv (StarCalc)", "csv", writing=_WRITING, single_sheet=True)),
 )
 _SLIDES = ((PPTX, Filter("Impress MS PowerPoint 2007 XML", "pptx")), (ODP, Filter("impress8", "odp")))
 
@@ -129,29 +114,6 @@ def _check_lengths(data: bytes) -> bytes:
     return data
 
 
-def _separate_by_commas(data: bytes) -> bytes:
-    """The same table in UTF-8, separated by commas."""
-    text = decode_text(data)
-    if text.count("\n") > _MAX_LINES:
-        message = f"The table has more than {_MAX_LINES} lines."
-        raise TooLarge(message, reason="elements", details={"max_lines": _MAX_LINES})
-    if declared := _DECLARED.match(text):
-        separator = declared[1]
-        text = text[declared.end() :]
-    else:
-        separator = max(_SEPARATORS, key=lambda one: _separated_lines(text, one))
-    table = StringIO()
-    csv.writer(table).writerows(csv.reader(StringIO(text, newline=""), delimiter=separator))
-    return table.getvalue().encode()
-
-
-def _separated_lines(text: str, separator: str) -> int:
-    """How many of the first lines the character separates into the same number of cells, at least two."""
-    rows = csv.reader(StringIO(text, newline=""), delimiter=separator)
-    counts = Counter(len(row) for row in islice(rows, _LINES) if len(row) > 1)
-    return max(counts.values(), default=0)
-
-
 @hookimpl
 def conversions() -> list[AnyConversion]:
     if not LIBREOFFICE.present:
@@ -159,16 +121,16 @@ def conversions() -> list[AnyConversion]:
     texts = Filter("writer_pdf_Export")
     sheets = Filter("calc_pdf_Export")
     slides = Filter("impress_pdf_Export")
-    from_csv = [(format, filter_._replace(reading=_READING)) for format, filter_ in _SHEETS if format is not CSV]
     return [
         *(documents.reader(format, texts) for format in (DOCX, DOC, ODT)),
         documents.reader(RTF, texts, _check_lengths),
         *documents.writers((DOCX, DOC, ODT), _TEXTS),
         *documents.writers((RTF,), _TEXTS, _check_lengths),
         *(documents.reader(format, sheets) for format in (XLSX, XLS, ODS)),
-        documents.reader(CSV, sheets._replace(reading=_READING), _separate_by_commas),
+        tables.reader(sheets),
         *documents.writers((XLSX, XLS, ODS), _SHEETS),
-        *documents.writers((CSV,), from_csv, _separate_by_commas),
+        *(tables.from_csv(*target) for target in _SHEETS),
+        *(tables.to_csv(format) for format in (XLSX, XLS, ODS)),
         *(documents.reader(format, slides) for format in (PPTX, PPT, ODP)),
         documents.reader(VSDX, Filter("draw_pdf_Export")),
         *documents.writers((PPTX, PPT, ODP), _SLIDES),

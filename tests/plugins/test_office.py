@@ -14,7 +14,7 @@ import pikepdf
 import pypdfium2
 import pytest
 
-from engine import ConversionError, CorruptInput, TooLarge, UnknownFormat
+from engine import ConversionError, CorruptInput, InvalidOption, OptionValue, TooLarge, UnknownFormat
 from engine.executor import LocalExecutor, Task
 from engine.registry import load_registry
 from plugins._office import references
@@ -25,7 +25,7 @@ from tests.support.results.conversions import codes, convert
 from tests.support.samples import metafiles, office_files, outside_references
 from tests.support.samples.books import zipped
 from tests.support.samples.generated import COLORS, SIZE, quadrants
-from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt
+from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt, opendocument
 from tests.support.samples.scripts import MISSING
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
@@ -251,6 +251,53 @@ def test_the_separator_is_declared_or_the_one_of_most_lines(table: str) -> None:
     lines = read(written(table.encode())).decode().splitlines()
     assert lines[-2:] == ['Apples,"1,50",3', 'Pears,"2,00",4']
     assert len(lines) == 5
+
+
+def test_codes_dates_and_formulas_of_a_table_stay() -> None:
+    table = "007,1E5,2024-03-04,03/04/24,=1+1,+5,5%,TRUE,12345678901234567890\n-1.5,0.1,,a,1,2,3,4,123456789012345\n"
+
+    assert convert(convert(table.encode(), "xlsx", "a.csv").data, "csv").data.decode() == table
+
+
+_NUMBERS = """<office:automatic-styles>
+<number:percentage-style style:name="N1"><number:number number:decimal-places="0"/><number:text>%</number:text>
+</number:percentage-style><style:style style:name="c1" style:family="table-cell" style:data-style-name="N1"/>
+<style:style style:name="w1" style:family="table-column"><style:table-column-properties style:column-width="4mm"/>
+</style:style></office:automatic-styles><office:body><office:spreadsheet><table:table table:name="One"><table:table-row>
+<table:table-cell/></table:table-row></table:table><table:table table:name="Two">
+<table:table-column table:style-name="w1"/><table:table-row>
+<table:table-cell table:style-name="c1" office:value-type="percentage" office:value="0.123456"/>
+<table:table-cell office:value-type="string"><text:p>a;b</text:p></table:table-cell></table:table-row>
+<table:table-row><table:table-cell office:value-type="float" office:value="98765432.25"/></table:table-row>
+</table:table></office:spreadsheet></office:body>"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"values": "raw", "separator": "semicolon", "bom": True}, '\ufeff0.123456;"a;b"\n98765432.25;\n'),
+        ({}, "12%,a;b\n98765432.25,\n"),
+    ],
+)
+def test_a_table_has_the_values_sheet_and_separator_requested(options: dict[str, OptionValue], expected: str) -> None:
+    result = convert(opendocument("spreadsheet", _NUMBERS), "csv", sheet=2, **options)
+
+    assert result.data.decode() == expected
+    assert not codes(result)
+
+
+def test_a_sheet_that_is_missing_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="no sheet 3; its last one is 2") as raised:
+        convert(opendocument("spreadsheet", _NUMBERS), "csv", sheet=3)
+
+    assert raised.value.param == "sheet"
+
+
+def test_numbers_in_narrow_columns_are_shown() -> None:
+    text = convert(opendocument("spreadsheet", _NUMBERS), "txt").data.decode()
+
+    assert "98765432.25" in text
+    assert "#" not in text
 
 
 def test_an_encrypted_file_needs_its_password() -> None:

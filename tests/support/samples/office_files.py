@@ -40,7 +40,7 @@ def opendocument(kind: str, body: str, parts: Mapping[str, str | bytes] | None =
         f'xmlns:{name}="{_ODF}:{urn}:1.0"'
         for name, urn in (
             *((name, name) for name in ("office", "text", "script", "table", "style", "form", "presentation")),
-            *(("draw", "drawing"), ("svg", "svg-compatible"), ("fo", "xsl-fo-compatible")),
+            *(("draw", "drawing"), ("number", "datastyle"), ("svg", "svg-compatible"), ("fo", "xsl-fo-compatible")),
         )
     )
     listed = "".join(

@@ -84,7 +84,13 @@ class ConvertOptions(TypedDict, total=False):
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
+    # Encoding of a text; without it, it is recognized.
+    encoding: Literal["utf-8", "utf-16", "windows-1250", "windows-1251", "windows-1252", "iso-8859-2", "koi8-r", "gb18030", "big5", "cp949", "cp932", "euc-jp"]
     password: str  # Opens an encrypted file.
+    values: Literal["shown", "raw"]  # Cells in CSV: as a sheet shows them, or their values with all digits.
+    sheet: int  # Number of the sheet for CSV.
+    separator: Literal["comma", "semicolon", "tab", "pipe"]  # Character between the cells of a row in CSV.
+    bom: bool  # Begins CSV with a byte order mark, by which Excel recognizes UTF-8.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.
