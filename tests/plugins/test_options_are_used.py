@@ -44,7 +44,8 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "compression": ("none", {}), "alpha_quality": (50, {}), "palette": (True, {}), "colors": (9, {}),
     "dither": (0.5, {"palette": True, "colors": 4}), "metadata": ("none", {}), "password": ("secret", {}),
     "user_password": ("secret", {}), "owner_password": ("secret", {}), "sanitize": (True, {}),
-    "allow": ("print", {"user_password": "secret"}),
+    "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
+    "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")
@@ -129,6 +130,8 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "trim": _is_drawn,
     "hdr": _always,  # no file has a gain map: see test_gain_maps
     **dict.fromkeys(("fit", "radius"), lambda pair: pair.source.name in _ICONS),
+    "values": _always,  # none has numbers in a format: see test_office
+    "separator": lambda pair: b"," not in pair.result.data,
     "sanitize": _always,  # none has active content: see test_pdf_active_content
     "background": lambda pair: not _has_alpha(pair),
     "alpha_quality": lambda pair: not _has_alpha(pair),

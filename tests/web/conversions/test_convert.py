@@ -21,6 +21,13 @@ JSON = {"Accept": "application/json"}
 _KILL_INTERVAL = 0.5  # seconds
 
 
+def test_texts_name_their_encoding(server: Running) -> None:
+    response = server.convert("Größe".encode(), "html", name="a.md")
+
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "Größe" in response.text
+
+
 def test_the_response_is_the_converted_file(server: Running) -> None:
     response = server.convert(image(), "png")
     assert response.status_code == 200
