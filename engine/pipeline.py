@@ -39,7 +39,6 @@ from engine.step_errors import file_errors, of_file, step_errors
 
 PAGES = "pages"
 METADATA = "metadata"
-_REPAIRED = "repaired"  # a warning about the original, which may be issued when its pixels are read
 
 _MAX_MESSAGES = 3
 _MAX_QUALITY = 100  # if an encoder has no default
@@ -148,7 +147,7 @@ def _convert(
         decoded, encoder_input = decode(plan, payload, options, trace, on_decoded, shared)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
-            is_damaged = any(getattr(one.message, "code", None) == _REPAIRED for one in caught[checked:])
+            is_damaged = any(getattr(one.message, "code", None) == "repaired" for one in caught[checked:])
             if may_keep and not is_damaged and len(file.data) > len(payload):
                 _forget_losses(caught, checked)
                 message = "The original is the result, because converting it makes it larger."

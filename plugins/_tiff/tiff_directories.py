@@ -33,7 +33,6 @@ LINEAR_RAW = 34892
 EXTRA_SAMPLES = 338  # what the channels besides the colors mean: 0 is unspecified
 PLAIN_COLORS = range(4)  # values of PhotometricInterpretation: gray, RGB, palette
 _NEXT = -1  # no tag: the offset of the next directory
-_NO_COMPRESSION = 1
 # Bits, palette and kind of samples, strips and tiles.
 _DESCRIPTION = (258, 320, 339, STRIP_OFFSETS, STRIP_BYTE_COUNTS, TILE_OFFSETS, TILE_BYTE_COUNTS)
 MAX_PARTS = 1 << 16  # strips or tiles of a directory
@@ -226,7 +225,7 @@ def is_whole(content: Content, directories: list[Directory]) -> bool:
     offsets = (offset for one in directories for offset in one.get(SUB_DIRECTORIES, ()))
     if camera_make(directories) and any(offset >= len(content) for offset in offsets):
         return False
-    compressed = [directory for directory in directories if directory.get(COMPRESSION) != (_NO_COMPRESSION,)]
+    compressed = [directory for directory in directories if directory.get(COMPRESSION) != (1,)]
     is_described = all(directory.get(tag) != () for directory in directories for tag in _DESCRIPTION)
     return is_described and not is_truncated(content, compressed)
 

@@ -73,14 +73,14 @@ _MAX_PATTERNS = 10  # levels of patterns in patterns, a limit of Ghostscript
 _WRITE_END = "CONVERTD_END (w) file closefile"
 # -dLastPage alone would run the whole program.
 _TWO_PAGES = ("-dLastPage=2", "-c", f"<< /BeginPage {{1 gt {{{_WRITE_END} quit}} if}} >> setpagedevice", "-f")
-# The last line of a complete program is executed, after it has shown a page or closed all that it has opened: operands,
-# dictionaries and graphics states. At the outermost one, grestore restores the font that was set before the program.
+# The last line of a complete program is executed, after it has shown a page or closed its operands, dictionaries and
+# graphics states. At the outermost one, grestore restores the font set before the program, and the size of the page.
 _FIRST_LINE = f"""\
 /convertd.font currentfont def
 /convertd.dictionaries countdictstack def
 /convertd.end {{
-  count 0 eq countdictstack convertd.dictionaries eq and grestore currentfont convertd.font eq and
-  currentpagedevice /PageCount get 0 gt or {{{_WRITE_END}}} if
+  count 0 eq countdictstack convertd.dictionaries eq and currentpagedevice /PageCount get 0 gt
+  {{pop true}} {{showpage grestore currentfont convertd.font eq and}} ifelse {{{_WRITE_END}}} if
 }} bind def
 currentfont [1 0 0 1 0 0] makefont setfont
 """.encode()

@@ -115,7 +115,9 @@ def test_only_the_first_page_is_converted(target: str, after: bytes, expected: l
 def test_a_program_without_a_comment_at_its_end_shows_whether_it_is_complete(begun: str, rest: str) -> None:
     program = _EPSF + b"%%BoundingBox: 0 0 50 50\n" + begun.encode()
 
-    assert codes(convert(program + rest.encode(), "pdf")) == set()
+    result = convert(program + rest.encode(), "pdf")
+    (page,) = pymupdf.open(stream=result.data)
+    assert (codes(result), *page.rect) == (set(), 0, 0, 50, 50)
     with pytest.raises(CorruptInput, match="truncated"):
         convert(program, "pdf")
 
