@@ -290,14 +290,9 @@ def _drawn_by_browser(drawings: Mapping[str, bytes], sizes: Mapping[str, tuple[i
     return images
 
 
-def _share_in_browser(first: Image.Image, second: Image.Image) -> float:
-    arrays = [np.asarray(image.filter(ImageFilter.GaussianBlur(_BLUR)), np.int16) for image in (first, second)]
-    return float((np.abs(arrays[0] - arrays[1]).max(axis=-1) > _VISIBLE).mean())
-
-
 def _browser_differences(own: Mapping[str, Image.Image], shown: Mapping[str, Image.Image]) -> dict[str, float]:
     """The share of pixels of those that are visibly different."""
-    shares = {name: _share_in_browser(image, own[name]) for name, image in shown.items()}
+    shares = {name: _share_of_different_pixels(image, own[name]) for name, image in shown.items()}
     return {name: round(share, 3) for name, share in shares.items() if share > _SHARE_OF_PIXELS}
 
 
@@ -335,8 +330,10 @@ def test_constructs_look_as_in_a_browser_or_are_reported() -> None:
     expected, shown = _drawn_by_browser(drawings, sizes), _drawn_by_browser(redrawn, sizes)
 
     assert len(expected) > 170
-    different = {name for name in drawings if _share_in_browser(own[name], expected[name]) > _SHARE_OF_CONSTRUCTS}
-    lost = {name for name in drawings if _share_in_browser(shown[name], expected[name]) > _SHARE_OF_CONSTRUCTS}
+    different = {
+        name for name in drawings if _share_of_different_pixels(own[name], expected[name]) > _SHARE_OF_CONSTRUCTS
+    }
+    lost = {name for name in drawings if _share_of_different_pixels(shown[name], expected[name]) > _SHARE_OF_CONSTRUCTS}
     unreported = {name for name in different | lost if not codes(results[name])}
     assert unreported == _UNREPORTED
     assert len(different) <= 37, different
