@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine import media, pipeline
-from engine.conversions import Conversion
+from engine.conversions import Conversion, EncodedFile
 from engine.media import RASTER, Images, Raster
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome
@@ -49,7 +49,8 @@ def _dry_run_file(plan: Plan, payload: Any, options: OptionValues) -> Images:
     assert isinstance(encoder, Conversion)
     capabilities = encoder.capabilities_for(options)
     payload = media.drawn_for(payload, capabilities)
-    runs_encoder = encoder.in_dry_run and isinstance(payload, Raster) and (payload.peak_pixels or 0) <= _MAX_PIXELS
+    is_needed = encoder.in_dry_run or bool(others)
+    runs_encoder = is_needed and isinstance(payload, Raster) and (payload.peak_pixels or 0) <= _MAX_PIXELS
     if isinstance(payload, Raster) and capabilities is not None and not runs_encoder:
         with step_errors(encoder):
             payload.dry_run(capabilities, _MAX_PIXELS)
@@ -58,11 +59,9 @@ def _dry_run_file(plan: Plan, payload: Any, options: OptionValues) -> Images:
         size = capabilities.stored_size(payload.sizes[0]) if payload.sizes and has_pixels else None
         return Images(payload.count if holds_all else 1, size)
     before = media.images(payload)
-    for step in (encoder, *others):
-        payload = pipeline.run_step(step, payload, options, [])
+    file = pipeline.follow(others, EncodedFile(pipeline.run_step(encoder, payload, options, [])), options, [])
     if plan.reader is None:
         return Images(before.count if before and plan.target.paged else 1)
-    secrets = {
-        one.name: options[one.name] for one in plan.reader.options.values() if one.secret and one.name in options
-    }
-    return media.images(pipeline.run_step(plan.reader, payload, secrets, [])) or Images(1)
+    given = options if file.secrets is None else file.secrets
+    secrets = {one.name: given[one.name] for one in plan.reader.options.values() if one.secret and one.name in given}
+    return media.images(pipeline.run_step(plan.reader, file.data, secrets, [])) or Images(1)

@@ -347,13 +347,21 @@ def _encode(
             file = _encode_within(encoder, part, options, trace)
         else:
             file = EncodedFile(run_step(encoder, part, options, trace), part)
-        for step in others:
-            made = run_step(step, file.data, options, trace)
-            secrets = made.secrets if isinstance(made, EncodedFile) else file.secrets
-            file = replace(file, data=_content(made), secrets=secrets)
+        file = follow(others, file, options, trace)
         if not file.data:
             raise StepFailed(f"The step {encoder} returned no data.")
         yield replace(file, name=name if count == 1 else f"{number:0{digits}}", pages=pages)
+
+
+def follow(
+    steps: Sequence[AnyConversion | AnyTransform], file: EncodedFile, options: OptionValues, trace: list[Timing]
+) -> EncodedFile:
+    """The file after the steps that follow its encoder."""
+    for step in steps:
+        made = run_step(step, file.data, options, trace)
+        secrets = made.secrets if isinstance(made, EncodedFile) else file.secrets
+        file = replace(file, data=_content(made), secrets=secrets)
+    return file
 
 
 def _encode_within(

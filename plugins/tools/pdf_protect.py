@@ -97,7 +97,7 @@ def protect(
 
 
 @transform(PDF)
-def protect_result(
+def encrypt(
     data: bytes,
     *,
     user_password: UserPassword | None = None,

@@ -73,6 +73,18 @@ def test_a_dry_run_tells_what_a_run_does(source: str, options: OptionValues, pyt
         assert _or_error(_outcome_of_dry_run, plan, data, options) == _or_error(_outcome_of_run, plan, data, options)
 
 
+@pytest.mark.parametrize("protection", [{"user_password": "secret", "allow": "print"}, {"allow": "print"}])
+@pytest.mark.parametrize("source", ["txt", "png", "jpeg", "pdf"])
+def test_a_dry_run_tells_whether_the_result_can_be_protected(source: str, protection: OptionValues) -> None:
+    plan = _REGISTRY.plan([_REGISTRY.formats[source]], "pdf", options=protection)
+
+    found, expected = (
+        _or_error(outcome, plan, sample(source), protection) for outcome in (_outcome_of_dry_run, _outcome_of_run)
+    )
+    assert found == expected
+    assert (expected == ("invalid_parameter", "missing", "user_password")) is (len(protection) == 1)
+
+
 @pytest.mark.parametrize(("source", "target"), [("jpeg", "bmp"), ("png", "webp"), ("epub", "png"), ("svg", "jpeg")])
 def test_a_dry_run_tells_what_depends_on_the_pixels(source: str, target: str) -> None:
     options: OptionValues = {"trim": 10, "pad": "10%", "radius": "50%", "dpi": 200}

@@ -27,7 +27,7 @@ _MARK: OptionValues = {"watermark_text": "A"}
 _BOX: OptionValues = {"width": 20, "height": 40, "fit": "cover"}
 # By option: a value that changes the files, and the options that it needs.
 _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
-    "width": (42, {}), "height": (30, {}), "fit": ("fill", {"width": 42, "height": 30}), "scale": ("25%", {}),
+    "width": (42, {}), "height": (30, {}), "fit": ("fill", {"width": 42, "height": 20}), "scale": ("25%", {}),
     "enlarge": (True, {"width": 400}), "gravity": ("west", _BOX), "dpr": (2, {"width": 21}), "max_pixels": (900, {}),
     "trim": (15, {}), "crop": ("20,20,50,30", {}), "rotate": (90, {}), "flip": ("horizontal", {}),
     "radius": ("5", {"background": "#123456"}), "pad": ("50%", {}), "background": ("#ff0000", {}), "sizes": ("32", {}),
@@ -138,7 +138,7 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "bit_depth": _always,  # many have 8 bits: see test_options_of_pairs
     "metadata": _always,  # many have none, or their targets hold none: see test_metadata
     **dict.fromkeys(("color_space", "saturation", "gamma", "sharpen", "output_profile", "intent"), _few_colors),
-    **dict.fromkeys(("dither", "effort", "pixelate", "subsampling", "lossless"), _is_drawn),
+    **dict.fromkeys(("dither", "effort", "pixelate", "subsampling", "lossless", "at"), _is_drawn),
     "max_bytes": lambda pair: len(pair.result.data) <= 1000,
     # They decide where pages end, which texts of one page do not show.
     **dict.fromkeys(

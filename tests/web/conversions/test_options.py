@@ -12,6 +12,7 @@ from PIL import Image
 
 from convertd_client import Client
 from engine import ConversionError, OptionValues
+from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._color.profiles import named
 from tests.support.command_line import invoke
@@ -158,6 +159,17 @@ def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     assert "password" not in described["options"]
     after = server.request("GET", "/account").json()["data"]
     assert after["credits_remaining"] == before["credits_remaining"]
+
+
+def test_a_protected_result(server: Running) -> None:
+    response = server.convert(image(), "pdf", user_password="sesame", allow="print")
+
+    assert response.status_code == 200
+    with pymupdf.open(stream=response.content, filetype="pdf") as protected:
+        assert (protected.needs_pass, protected.authenticate("sesame")) == (1, 2)
+    problem(
+        server.convert(image(), "pdf", allow="print"), 400, "invalid_parameter", param="user_password", reason="missing"
+    )
 
 
 def test_an_operation_of_its_own_for_dry_runs(server: Running) -> None:
