@@ -18,11 +18,20 @@ def claim(packet: bytes) -> dict[bytes, bytes]:
 
 
 def claim_of(document: Pdf) -> dict[bytes, bytes]:
-    """The claim of a document with the profiles of its colors; empty without a claim."""
+    """The claim of a document; empty without one."""
     packet = document.Root.get("/Metadata")
-    found = claim(packet.read_bytes()) if isinstance(packet, Stream) else {}
-    profiles = [intent.get("/DestOutputProfile") for intent in as_list(document.Root.get("/OutputIntents")) if found]
-    return found | {b"%d" % at: one.read_bytes() for at, one in enumerate(profiles) if isinstance(one, Stream)}
+    return claim(packet.read_bytes()) if isinstance(packet, Stream) else {}
+
+
+def is_same_claim(document: Pdf, other: Pdf) -> bool:
+    """Whether two documents have the same claim, and the same profiles of colors, or no claim."""
+    claims = claim_of(document), claim_of(other)
+    return claims[0] == claims[1] and (not claims[0] or _profiles(document) == _profiles(other))
+
+
+def _profiles(document: Pdf) -> list[bytes]:
+    intents = [intent.get("/DestOutputProfile") for intent in as_list(document.Root.get("/OutputIntents"))]
+    return [profile.read_bytes() for profile in intents if isinstance(profile, Stream)]
 
 
 def remove_claim(document: Pdf) -> None:

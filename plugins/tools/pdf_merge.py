@@ -44,8 +44,7 @@ def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: Inpu
         )
     if any(document.is_encrypted for document in documents):
         FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
-    claims = [archive_claims.claim_of(document) for document in documents]
-    if any(claim != claims[0] for claim in claims):
+    if not all(archive_claims.is_same_claim(documents[0], document) for document in documents[1:]):
         for document in documents:
             archive_claims.remove_claim(document)
     version = max(document.pdf_version for document in documents)
