@@ -12,7 +12,7 @@ from engine.errors import InvalidOption
 from engine.options import split_list
 
 _ALL = "all"
-_SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:(-)\s*([0-9]{1,9})?\s*)?")
+_SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:(-)\s*(?:([0-9]{1,9})\s*)?)?")
 _MAX_SELECTED = 10_000  # pages with repetitions; adding a page to a PDF takes time in proportion to those before it
 
 
