@@ -107,8 +107,8 @@ def test_only_the_first_page_is_converted(target: str, after: bytes, expected: l
     ("begun", "rest"),
     [
         ("gsave 9 9 40 40 rectfill", " grestore"),
-        ("3 dict begin 9 9 40 40 rectfill", " end"),
-        ("9 9 40 40 rectfill (text)", " pop showpage"),
+        pytest.param("3 dict begin 9 9 40 40 rectfill", " end", marks=pytest.mark.long),
+        pytest.param("9 9 40 40 rectfill (text)", " pop showpage", marks=pytest.mark.long),
         ("9 9 40 40 rectfill currentfile 40 string readstring\n1234567", "8" * 33 + " pop pop showpage"),
     ],
 )
