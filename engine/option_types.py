@@ -3,6 +3,8 @@
 An option that only one plugin has is declared in that plugin.
 """
 
+import codecs
+import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -12,12 +14,25 @@ from engine.decode_limits import MAX_PIXELS
 from engine.options import Inherited
 from engine.page_ranges import PageRanges
 
+_ENCODINGS = re.compile(
+    r"utf-8|utf-16|cp12\d\d|cp8\d\d|cp437|cp932|cp949|iso8859-\d{1,2}|koi8-[ru]|gb2312|gbk|gb18030|big5|euc_kr|euc_jp|shift_jis"
+)
 SHARE = r"(0|1|0?\.\d{1,6}|1\.0{1,6})"
 """A pattern of numbers from 0 to 1."""
 _PERCENT = r"\d{1,3}(\.\d{1,4})?%"
 _OFFSET = rf"(\d{{1,6}}|{_PERCENT})"
 _LENGTH = rf"([1-9]\d{{0,5}}|{_PERCENT})"
 _RATIO = r"[1-9]\d{0,3}(\.\d{1,4})?"
+
+
+def _check_encoding(text: str) -> str:
+    try:
+        name = codecs.lookup(text).name
+    except LookupError:
+        name = ""
+    if not _ENCODINGS.fullmatch(name):
+        raise ValueError("must be the name of an encoding, such as windows-1251.")
+    return text
 
 
 def _check_pages(text: str) -> str:
@@ -142,12 +157,14 @@ Dpi: TypeAlias = Annotated[
     ),
 ]
 Encoding: TypeAlias = Annotated[
-    Literal[
-        "utf-8", "utf-16", "windows-1250", "windows-1251", "windows-1252", "iso-8859-2", "koi8-r", "gb18030", "big5",
-        "cp949", "cp932", "euc-jp",
-    ],
-    Field(examples=["windows-1251"], description="Encoding of a text; without it, it is recognized."),
-]  # fmt: skip
+    str,
+    Field(
+        max_length=40,
+        examples=["windows-1251"],
+        description="Encoding of a text, such as windows-1251, koi8-r or gbk; without it, it is recognized.",
+    ),
+    AfterValidator(_check_encoding),
+]
 Pages: TypeAlias = Annotated[
     str,
     Field(

@@ -5,9 +5,12 @@ from collections.abc import Callable
 import pymupdf
 import pytest
 
-from engine import CorruptInput, decode_text
+from engine import CorruptInput, InvalidOption, decode_text
+from engine.options import validate_options
+from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert
 
+_REGISTRY = load_registry()
 _COLUMNS = ("the left column has words %d", "and the right one others %d", "while a third is narrow %d")
 
 
@@ -122,6 +125,12 @@ def test_the_encoding_can_be_named(name: str, target: str) -> None:
     text = result.data.decode() if target == "html" else pymupdf.open("pdf", result.data)[0].get_text()
     assert "Привет" in text
     assert not codes(result) - {"font_substituted"}
+
+
+@pytest.mark.parametrize("name", ["rot13", "utf-7", "nothing", "idna"])
+def test_other_encodings_are_refused(name: str) -> None:
+    with pytest.raises(InvalidOption, match="encoding must be the name of an encoding"):
+        validate_options(_REGISTRY.options, {"encoding": name})
 
 
 def test_a_text_in_another_encoding_is_refused() -> None:

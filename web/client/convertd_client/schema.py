@@ -84,8 +84,7 @@ class ConvertOptions(TypedDict, total=False):
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
-    # Encoding of a text; without it, it is recognized.
-    encoding: Literal["utf-8", "utf-16", "windows-1250", "windows-1251", "windows-1252", "iso-8859-2", "koi8-r", "gb18030", "big5", "cp949", "cp932", "euc-jp"]
+    encoding: str  # Encoding of a text, such as windows-1251, koi8-r or gbk; without it, it is recognized.
     password: str  # Opens an encrypted file.
     values: Literal["shown", "raw"]  # Cells in CSV: as a sheet shows them, or their values with all digits.
     sheet: int  # Number of the sheet for CSV.
