@@ -85,7 +85,20 @@ class ConvertOptions(TypedDict, total=False):
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
     # Encoding of a text; without it, it is recognized.
-    encoding: Literal["utf-8", "utf-16", "windows-1250", "windows-1251", "windows-1252", "iso-8859-2", "koi8-r", "gb18030", "big5", "cp949", "cp932", "euc-jp"]
+    encoding: Literal[
+        "utf-8",
+        "utf-16",
+        "windows-1250",
+        "windows-1251",
+        "windows-1252",
+        "iso-8859-2",
+        "koi8-r",
+        "gb18030",
+        "big5",
+        "cp949",
+        "cp932",
+        "euc-jp",
+    ]
     password: str  # Opens an encrypted file.
     values: Literal["shown", "raw"]  # Cells in CSV: as a sheet shows them, or their values with all digits.
     sheet: int  # Number of the sheet for CSV.
