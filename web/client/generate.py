@@ -140,9 +140,6 @@ class _Module:
         default = " = ()" if is_list else " | None = None" if nullable else ""
         line = f"{_INDENT}{name}: {' | '.join(kinds)}{' = field(repr=False)' if name in _SECRETS else default}"
         comment = f"# {_summary(schemas[0])}"
-        if len(line) > _MAX_LINE:  # an enumeration, with a value a line
-            start, values = line.removesuffix("]").split("[")
-            line = "\n".join([f"{start}[", *(f"{_INDENT * 2}{value}," for value in values.split(", ")), f"{_INDENT}]"])
         if len(f"{line}  {comment}") > _MAX_LINE:
             return f"{_INDENT}{comment}\n{line}"
         return f"{line}  {comment}".removesuffix("  # ")
