@@ -90,7 +90,7 @@ def _plans(*, everything: bool) -> Iterator[tuple[Plan, str]]:
     """Pairs of formats with the kind of the file: of stills as many as cover all steps, or all pairs."""
     plans = [plan for plan in pairs_with_samples() if plan.target.name != "heic"]  # slow, and as avif
     yield from ((plan, "still") for plan in (plans if everything else sample_of(plans)))
-    kinds = {"png": "animation", "gif": "animation", "tiff": "pages", "pdf": "pages"}
+    kinds = {"png": "animation", "gif": "animation", "mp4": "animation", "tiff": "pages", "pdf": "pages"}
     for plan in plans:
         if plan.source.name in kinds and (plan.target.animated or plan.target.paged):
             yield plan, kinds[plan.source.name]
@@ -138,7 +138,8 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "bit_depth": _always,  # many have 8 bits: see test_options_of_pairs
     "metadata": _always,  # many have none, or their targets hold none: see test_metadata
     **dict.fromkeys(("color_space", "saturation", "gamma", "sharpen", "output_profile", "intent"), _few_colors),
-    **dict.fromkeys(("dither", "effort", "pixelate", "subsampling", "lossless", "at"), _is_drawn),
+    **dict.fromkeys(("dither", "effort", "pixelate", "subsampling", "lossless"), _is_drawn),
+    "at": lambda pair: not pair.trait,  # clips of one image
     "max_bytes": lambda pair: len(pair.result.data) <= 1000,
     # They decide where pages end, which texts of one page do not show.
     **dict.fromkeys(
