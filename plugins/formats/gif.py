@@ -97,6 +97,7 @@ def _read_blocks(data: bytes) -> Iterator[Block]:
         colors, begin = _read_colors(data, flags, position + 9)
         position = _end_of_parts(data, begin + 1)
         box = left, top, left + width, top + height
+        check_size(*box[2:])  # the canvas of readers that grow it to show the whole frame
         yield _block(box, colors or shared, control, data[begin:position], interlaced=bool(flags & _INTERLACED))
         control = bytes(4)
     if start is None or start[0] != _TRAILER:
@@ -109,7 +110,6 @@ def _block(box: tuple[int, int, int, int], colors: bytes, control: bytes, conten
 
     def decode() -> Image.Image:
         size = box[2] - box[0], box[3] - box[1]
-        check_size(*size)
         image = Image.frombytes("L", size, content[1:], "gif", content[0], interlaced, -1)
         if not is_gray:
             image.putpalette(colors)
