@@ -105,7 +105,8 @@ def run(
         check_options(plan, options)
         checked = len(caught)
         payloads, files = open_inputs(plan, inputs, options, trace)
-        _forget_partly_ignored(caught, checked, len(payloads))
+        if len(payloads) > 1:
+            _forget_partly_ignored(caught, checked, len(payloads))
         parts = _apply_tool(plan, payloads, files, options, timings, facts=facts, names=names)
         options = options if plan.tool else {**options, **files}
         for file in _convert(

@@ -82,7 +82,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     if b"IDAT" in kinds and not _METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
         image = _load(image, data)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
-    if blocks := _read_blocks(data):
+    if _ANIMATION_CHUNKS.issubset(kinds) and (blocks := _read_blocks(data)):
         if _is_deep(data):
             FidelityWarning.issue("depth_reduced", "Animations are converted with 8 bits per sample.")
         return _with_colors(animations.to_raster(image, blocks, pages), data)
@@ -155,11 +155,9 @@ def _from_apple(frame: Frame) -> Frame:
 
 
 def _read_blocks(data: bytes) -> list[Block]:
-    """The frames of an animation, empty for a still. Raises CorruptInput."""
+    """The frames of an animation, empty if it has none. Raises CorruptInput."""
     chunks = list(png_encoder.read_chunks(memoryview(data)))
     kinds = [kind for kind, _ in chunks]
-    if not _ANIMATION_CHUNKS.issubset(kinds):
-        return []
     count = min(int.from_bytes(chunks[kinds.index(b"acTL")][1][8:12]), MAX_FRAMES + 1)
     # The image before the first fcTL, for readers without animation, is not a frame.
     if count == 0 or (count == 1 and kinds.index(b"fcTL") < kinds.index(b"IDAT")):

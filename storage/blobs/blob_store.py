@@ -178,13 +178,14 @@ class FolderBlobStore:
 
 def _give_name(file: int, path: Path) -> bool:
     """Gives a file without a name this one. Returns whether it is such a file, on the disk of the path."""
-    if os.fstat(file).st_nlink:
+    status = os.fstat(file)
+    if status.st_nlink or status.st_dev != path.parent.stat().st_dev:  # it has a name, or is on another disk
         return False
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:  # With a folder, the link in /proc is followed.
         os.link(f"/proc/self/fd/{file}", path, src_dir_fd=root, follow_symlinks=True)
         os.fchmod(file, 0o400)
-    except OSError:  # on another disk, or in memory
+    except OSError:  # a file system without links
         return False
     finally:
         os.close(root)
