@@ -66,6 +66,7 @@ def test_options_of_another_format_leave_the_focus_where_it_is(page: Page, site:
     """They arrive while somebody types."""
     page.goto("/")
     add_file(page, sample("jpeg"), "photo.jpg", "webp")
+    expect(page.locator("#all-width")).to_be_attached()  # the options of WebP, which those of PNG are to replace
     delayed: list[Route] = []
     page.route("**/api/v1/formats/jpeg/png", lambda route: delayed.append(route))
     page.locator("#target").select_option("png")
