@@ -25,7 +25,7 @@ MAX_BODY = 65_533  # bytes; what any segment can hold
 _SCAN = b"\xff\xda"
 _EOI = b"\xff\xd9"
 _PADDING = b"\x5a" * 64  # entropy-coded data that change any block
-_COEFFICIENTS = 64  # of a block
+_BLOCK_COEFFICIENTS = 64
 _LOW_BITS = 0x0F  # in the last byte of the header of a scan: those that later scans refine
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
 # Markers; END has no length either.
@@ -133,7 +133,9 @@ def _find_missing_end(data: bytes) -> int | None:
         if missing is not None and not missing:
             return None if code == END else start
         if code in _FRAMES:
-            missing = {(component, index) for component in data[start + 10 : end : 3] for index in range(_COEFFICIENTS)}
+            missing = {
+                (component, index) for component in data[start + 10 : end : 3] for index in range(_BLOCK_COEFFICIENTS)
+            }
         elif code == _SCAN[1] and missing and not data[end - 1] & _LOW_BITS:
             first, last = data[end - 3 : end - 1]
             missing -= {(one, index) for one in data[start + 5 : end - 3 : 2] for index in range(first, last + 1)}

@@ -51,7 +51,7 @@ _CHARACTERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 # Separated by commas, quoted, in UTF-8, from the first line; what is quoted is text.
 _READING = "44,34,76,1,,0,true"
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
-_DIGITS = 15  # that a number in a sheet has
+_MAX_DIGITS = 15  # A sheet holds no more of a number.
 _SEPARATORS = "\t;|,"  # the first wins among equally frequent ones
 _DECLARED = re.compile(r'"?sep=([^"\r\n])"?\r?\n', re.IGNORECASE)  # the first line, as Excel writes it
 _LINES = 20
@@ -123,7 +123,7 @@ def _with_quotes(data: bytes, encoding: str | None) -> bytes:
 
 def _quoted(cell: str) -> str:
     """The cell with quotes, unless it is empty, or a number that a sheet holds exactly."""
-    if not cell or (_NUMBER.fullmatch(cell) and sum(map(str.isdigit, cell)) <= _DIGITS):
+    if not cell or (_NUMBER.fullmatch(cell) and sum(map(str.isdigit, cell)) <= _MAX_DIGITS):
         return cell
     return '"' + cell.replace('"', '""') + '"'
 

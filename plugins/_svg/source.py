@@ -38,7 +38,7 @@ _UTF_16_DECLARATION = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']utf-16""",
 _MAX_EMBEDDED = 3  # SVGs in SVGs
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 _DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # images that resvg decodes; others and CMYK become PNG
-_QUALITY = 95  # of JPEG files that are turned
+_JPEG_QUALITY = 95
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
 _ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 _EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
@@ -119,7 +119,7 @@ class _Reader:
             kind = str(image.format)
             upright = pillow.upright(image, image)
             if kind == "JPEG" and upright is not image and image.mode != "CMYK":
-                data = pillow.encode_jpeg(upright, quality=_QUALITY, icc_profile=image.info.get("icc_profile"))
+                data = pillow.encode_jpeg(upright, quality=_JPEG_QUALITY, icc_profile=image.info.get("icc_profile"))
             elif kind not in _DRAWN or image.mode == "CMYK" or upright is not image:
                 kind = "PNG"
                 data = pillow.encode(upright.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")

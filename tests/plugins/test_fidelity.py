@@ -32,8 +32,22 @@ def _tags(orientation: int) -> Image.Exif:
 
 _POLICIES = ("none", "safe", "all")
 _PATHS = (
-    *("png", "jpeg", "pdf", "heic", "tiff", "bmp", "eps", "jxl", "jxl jpeg", "webp", "avif", "jp2", "gif"),
-    *("psd", "qoi", "tga"),
+    "png",
+    "jpeg",
+    "pdf",
+    "heic",
+    "tiff",
+    "bmp",
+    "eps",
+    "jxl",
+    "jxl jpeg",
+    "webp",
+    "avif",
+    "jp2",
+    "gif",
+    "psd",
+    "qoi",
+    "tga",
 )
 
 

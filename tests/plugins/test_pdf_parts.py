@@ -363,7 +363,7 @@ def test_passwords_open_files_of_programs_that_prepare_none() -> None:
         assert codes(convert(file, "pdf", password=typed, quality=50)) <= {"quality_ignored"}
 
 
-@pytest.mark.parametrize("source", [*("txt", "svg", "eps", "png", "jpeg", "tiff", "pdf")])
+@pytest.mark.parametrize("source", ["txt", "svg", "eps", "png", "jpeg", "tiff", "pdf"])
 def test_conversions_protect_their_result(source: str) -> None:
     data = sample(source)
 

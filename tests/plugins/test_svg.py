@@ -278,9 +278,16 @@ def test_gradients_that_refer_to_each_other_are_drawn() -> None:
 
 
 _DROPPED_STYLES = (
-    *("text-shadow:1px 1px red", "text-orientation:upright", "font-variant:small-caps", "rotate:9deg", "scale:2"),
-    *("fill:color-mix(in srgb, red, blue)", "fill:rgb(from red r g b)", "mix-blend-mode:plus-lighter"),
-    *("transform:rotateX(9deg)", "mask-mode:alpha"),
+    "text-shadow:1px 1px red",
+    "text-orientation:upright",
+    "font-variant:small-caps",
+    "rotate:9deg",
+    "scale:2",
+    "fill:color-mix(in srgb, red, blue)",
+    "fill:rgb(from red r g b)",
+    "mix-blend-mode:plus-lighter",
+    "transform:rotateX(9deg)",
+    "mask-mode:alpha",
 )
 _DROPPED_SHEETS = ("@layer a{rect{fill:red}}", "@property --a{syntax:'*';inherits:false}", "g{rect{fill:red}}")
 

@@ -94,8 +94,13 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
 }
 SMALL = ("backfill", "counter", "counter_change", "archive", "batch_run", "server")  # tables that never have many rows
 PARTIAL = (  # indexes with the few rows that are asked for
-    *("hold_open", "idempotency_running", "purchase_opening"),
-    *("lane_waiting", "job_lease", "job_queued_at", "receiver_claim"),
+    "hold_open",
+    "idempotency_running",
+    "purchase_opening",
+    "lane_waiting",
+    "job_lease",
+    "job_queued_at",
+    "receiver_claim",
 )
 
 
