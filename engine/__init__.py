@@ -1,6 +1,9 @@
 """File formats, conversions between them, and their execution. Plugins use no other names of `engine`."""
 
+from engine import blocks as blocks
 from engine import color as color
+from engine.blocks import BLOCKS as BLOCKS
+from engine.blocks import Blocks as Blocks
 from engine.capabilities import TargetCapabilities as TargetCapabilities
 from engine.conversions import AnyConversion as AnyConversion
 from engine.conversions import AnyTool as AnyTool

@@ -336,6 +336,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "metadata_damaged": "metadata that is damaged, and cannot be read",
         "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
+        "no_text": "nothing; the document shows pictures of text only, and `ocr` is not set",
         "not_enlarged": "nothing; the image is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
@@ -346,9 +347,11 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "resource_not_loaded": "images, fonts or styles that are not in the file; nothing is loaded from elsewhere",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
         "sound_dropped": "the sound of a clip",
+        "text_dropped": "words of a document; the message has their number",
         "timing_dropped": "frame durations, when frames become pages",
         "timing_rounded": "frame durations, in the hundredths of a second of GIF, or of a long clip; the total stays",
         "tone_mapped": "light brighter than white; a curve makes it darker, and leaves middle gray (18 %) as it is",
+        "values_changed": "what cells hold: text that became a number or a date, or what the target cannot hold",
         "xfa_dropped": "the XFA form of a PDF; its ordinary form fields are kept",
     }
 )

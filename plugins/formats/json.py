@@ -1,0 +1,77 @@
+"""JSON: the structure of a document, or the sheets of a workbook."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+from engine import BLOCKS, Blocks, FileFormat, Loss, any_of, blocks, conversion
+
+JSON = FileFormat(
+    "json",
+    media_type="application/json",
+    extensions=("json",),
+    sniff=any_of(),  # any text can be JSON
+    text_extensions=("json",),
+)
+_TYPES = MappingProxyType(
+    {
+        blocks.Paragraph: "paragraph",
+        blocks.Heading: "heading",
+        blocks.ItemList: "list",
+        blocks.Table: "table",
+        blocks.Quote: "quote",
+        blocks.Code: "code",
+        blocks.Break: "break",
+    }
+)
+
+
+@conversion(BLOCKS, JSON, loss=Loss.DETAIL)
+def write(document: Blocks) -> bytes:
+    """The tree of blocks, with pictures in Base64. A workbook becomes its sheets with the values of their cells.
+
+    Fields that have their default are left out.
+    """
+    if document.content and all(isinstance(one, blocks.Table) and one.name for one in document.content):
+        tree: dict[str, Any] = {"sheets": [_sheet(one) for one in document.content if isinstance(one, blocks.Table)]}
+    else:
+        tree = {"type": "document", **_fields(document)}
+        tree["blocks"] = tree.pop("content", [])
+    return json.dumps(tree, ensure_ascii=False, indent=1).encode()
+
+
+def _sheet(table: blocks.Table) -> dict[str, Any]:
+    return {"name": table.name, "rows": [[_held(cell) for cell in row] for row in table.grid()]}
+
+
+def _held(cell: blocks.Cell | None) -> blocks.Value:
+    if cell is None:
+        return None
+    return cell.text or None if cell.value is None else cell.value
+
+
+def _fields(node: Any) -> dict[str, Any]:
+    """The fields of a node that have another value than their default."""
+    given = ((one, getattr(node, one.name)) for one in fields(node))
+    return {one.name: _value(value) for one, value in given if value != one.default and value != ()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, blocks.Cell):
+        cell = _fields(value)
+        cell.pop("content", None)
+        return {"blocks": [_value(block) for block in value.blocks], **cell}
+    if type(value) in _TYPES:
+        return {"type": _TYPES[type(value)], **_fields(value)}
+    if isinstance(value, blocks.Run | blocks.ListItem | blocks.Picture):
+        return _fields(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_value(one) for one in value]
+    return value
