@@ -45,7 +45,7 @@ _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.me
 _MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 500, 60, 100  # lines
 _CLIENT = "convertd_client"  # a package of its own, in the folder web/client
 _GENERATED = {"convertd_client.schema"}
-_VOCABULARY = {"engine", "engine.blocks", "engine.color", "engine.mupdf", "engine.option_types"}  # what plugins may import
+_VOCABULARY = {"engine", "engine.blocks", "engine.color", "engine.mupdf", "engine.option_types"}  # of plugins
 
 
 @cache
