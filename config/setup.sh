@@ -19,6 +19,7 @@ libcairo2              writes SVG that Typst refuses as PDF
 libturbojpeg0          turns and cuts JPEG without loss
 libseccomp2            restricts the system calls of conversions
 ghostscript            reads EPS
+pandoc                 reads and writes the structure of DOCX, ODT and EPUB
 libpangoft2-1.0-0      lays out HTML and Markdown
 libharfbuzz-subset0    stores their fonts in PDF
 fonts-dejavu-core      draws text of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic, symbols

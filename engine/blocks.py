@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 from engine.conversions import FidelityWarning
 from engine.formats import Format
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
+_SOFT_HYPHEN = "\xad"
 _MAX_NAMED = 5  # words in a warning
 
 
@@ -34,7 +35,7 @@ class Picture:
 class Run:
     """Text of a paragraph in one style, a picture, a formula or the mark of a note.
 
-    A line feed in `text` is a line break. `link` is where it leads: a URL, or `#` and the `anchor` of a heading.
+    A line feed in `text` is a line break. `link` is where it leads: a URL, or `#` and the `anchor` of a run or heading.
     `formula` is in TeX; with `display`, it stands on a line of its own. `note` is what a footnote, endnote or comment
     says. `change` is set for text that a tracked change inserts or deletes.
     """
@@ -47,6 +48,7 @@ class Run:
     code: bool = False
     position: Literal["", "superscript", "subscript"] = ""
     link: str = ""
+    anchor: str = ""
     picture: Picture | None = None
     formula: str = ""
     display: bool = False
@@ -237,8 +239,8 @@ def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:
 
 
 def words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word stands in the texts."""
-    return Counter(chain.from_iterable(map(_WORD.findall, texts)))
+    """How often each word stands in the texts, whose soft hyphens do not count."""
+    return Counter(chain.from_iterable(_WORD.findall(text.replace(_SOFT_HYPHEN, "")) for text in texts))
 
 
 def warn_dropped_text(source: Counter[str], result: Counter[str]) -> None:
@@ -253,7 +255,7 @@ def merged(runs: Iterable[Run]) -> tuple[Run, ...]:
     """The runs, with neighbors of the same style as one, and without empty ones."""
     joined: list[Run] = []
     for run in runs:
-        if not (run.text or run.picture or run.formula or run.note):
+        if not (run.text or run.anchor or run.picture or run.formula or run.note):
             continue
         if joined and _style(joined[-1]) == _style(run) and joined[-1].text and run.text:
             joined[-1] = replace(joined[-1], text=joined[-1].text + run.text)

@@ -77,6 +77,7 @@ _SHARED = (
     "libnumbertext",
     "libreoffice",
     "mythes",
+    "pandoc",
     "poppler",
     "tesseract-ocr",
     "tessdata",

@@ -28,6 +28,7 @@ _TIME = "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time 
 _DESCRIPTORS = """
     read pread64 readv preadv write pwrite64 writev pwritev lseek ftruncate fadvise64 fstat fstatfs getdents getdents64
     dup dup2 dup3 pipe pipe2 close close_range poll ppoll select pselect6 recvmsg getsockname getsockopt
+    eventfd2 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait timerfd_create timerfd_settime
 """
 _PATHS = """
     stat lstat newfstatat statx statfs access faccessat faccessat2 readlink readlinkat getcwd chdir mkdir mkdirat

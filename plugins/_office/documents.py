@@ -143,11 +143,11 @@ def convert(data: bytes, format: FileFormat, filter_: Filter, password: str | No
         fonts = [font.data for font in chooser.builtin.values()]
         written = libreoffice.convert(data, format.extensions[0], filter_, password, fonts=fonts)
     except CorruptInput as error:
-        if not _is_encrypted(data):
+        if not is_encrypted(data):
             raise
         problem = "a password is required" if password is None else "the password is incorrect"
         raise UnknownFormat(f"The file is encrypted; {problem}.", reason="file_encrypted") from error
-    if password and not _is_encrypted(data):
+    if password and not is_encrypted(data):
         passwords.warn_unused()
     if filter_.extension == "pdf" and written.substituted:
         _warn_fonts(written, parts)
@@ -178,7 +178,8 @@ def _warn_fonts(written: Written, parts: Sequence[bytes]) -> None:
         FidelityWarning.issue("font_substituted", f"Fonts that are not installed were replaced: {pairs}.")
 
 
-def _is_encrypted(data: bytes) -> bool:
+def is_encrypted(data: bytes) -> bool:
+    """Whether the file needs a password to be read."""
     if data[:4] == zip_archives.SIGNATURE:
         try:
             return b"encryption-data" in zip_archives.open_checked(data, limit_markup=True).read(_MANIFEST)

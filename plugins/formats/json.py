@@ -42,7 +42,7 @@ def write(document: Blocks) -> bytes:
     else:
         tree = {"type": "document", **_fields(document)}
         tree["blocks"] = tree.pop("content", [])
-    return json.dumps(tree, ensure_ascii=False, indent=1).encode()
+    return json.dumps(tree, ensure_ascii=False).encode()
 
 
 def _sheet(table: blocks.Table) -> dict[str, Any]:

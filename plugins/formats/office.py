@@ -99,7 +99,8 @@ VSDX = FileFormat(
     extensions=("vsdx", "vsdm"),
     sniff=documents.sniff_package("visio/document.xml"),
 )
-_TEXTS = ((DOCX, Filter("MS Word 2007 XML", "docx")), (ODT, Filter("writer8", "odt")))
+TO_DOCX = Filter("MS Word 2007 XML", "docx")
+_TEXTS = ((DOCX, TO_DOCX), (ODT, Filter("writer8", "odt")))
 _SHEETS = (
     (XLSX, Filter("Calc MS Excel 2007 XML", "xlsx")),
     (ODS, Filter("calc8", "ods")),
@@ -107,7 +108,7 @@ _SHEETS = (
 _SLIDES = ((PPTX, Filter("Impress MS PowerPoint 2007 XML", "pptx")), (ODP, Filter("impress8", "odp")))
 
 
-def _check_lengths(data: bytes) -> bytes:
+def check_lengths(data: bytes) -> bytes:
     """The file itself. Raises CorruptInput for binary data that is longer than the file: LibreOffice would hang."""
     if any(int(length) > len(data) for length in re.findall(rb"\\bin *(\d{1,18})", data)):
         raise CorruptInput("The file states a wrong length of its binary data.")
@@ -123,9 +124,9 @@ def conversions() -> list[AnyConversion]:
     slides = Filter("impress_pdf_Export")
     return [
         *(documents.reader(format, texts) for format in (DOCX, DOC, ODT)),
-        documents.reader(RTF, texts, _check_lengths),
+        documents.reader(RTF, texts, check_lengths),
         *documents.writers((DOCX, DOC, ODT), _TEXTS),
-        *documents.writers((RTF,), _TEXTS, _check_lengths),
+        *documents.writers((RTF,), _TEXTS, check_lengths),
         *(documents.reader(format, sheets) for format in (XLSX, XLS, ODS)),
         tables.reader(sheets),
         *documents.writers((XLSX, XLS, ODS), _SHEETS),

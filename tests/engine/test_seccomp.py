@@ -47,8 +47,8 @@ _REFUSED_FCNTLS = (
 )
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _ONLY_X86 = """
-    access arch_prctl chmod dup2 fork getdents getpgrp lstat mkdir open pipe poll readlink rmdir select stat time unlink
-    vfork
+    access arch_prctl chmod dup2 epoll_create epoll_wait fork getdents getpgrp lstat mkdir open pipe poll readlink rmdir
+    select stat time unlink vfork
 """
 # Calls that no conversion may make, one of each kind.
 _DANGEROUS = """

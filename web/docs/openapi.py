@@ -159,7 +159,7 @@ class _Responses:
 
     def __init__(self, schemas: Schemas, targets: Iterable[str]) -> None:
         self._schemas = schemas
-        self._targets = sorted({*targets})
+        self._targets = sorted({*targets} - {_JSON})  # otherwise it would be read as a response of the API
         self.components: dict[str, Any] = {}
         """Responses that operations refer to, and method_not_allowed, which every path can return."""
         self._error_reference("method_not_allowed")

@@ -90,6 +90,9 @@ class ConvertOptions(TypedDict, total=False):
     sheet: int  # Number of the sheet for CSV.
     separator: Literal["comma", "semicolon", "tab", "pipe"]  # Character between the cells of a row in CSV.
     bom: bool  # Begins CSV with a byte order mark, by which Excel recognizes UTF-8.
+    # Text of tracked changes: as they leave it, as it was before, or all of it, with marks.
+    markup: Literal["final", "original", "all"]
+    comments: bool  # Whether comments become notes.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.

@@ -1,0 +1,140 @@
+"""The structure of DOCX, read and written by Pandoc, and of ODT and EPUB, written by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, TypeAlias
+from zipfile import BadZipFile, ZipFile
+
+from pydantic import Field
+
+from engine import (
+    BLOCKS,
+    AnyConversion,
+    Blocks,
+    CorruptInput,
+    FileFormat,
+    Loss,
+    blocks,
+    conversion,
+    hookimpl,
+    lazy_imports,
+)
+from engine.option_types import Password
+from plugins._blocks import pandoc, pictures
+from plugins._blocks.pandoc import PANDOC
+from plugins._blocks.pandoc_reading import Markup, Reader
+from plugins._office import documents, libreoffice
+from plugins._office.documents import COST
+from plugins._office.libreoffice import LIBREOFFICE
+from plugins._text import zip_archives
+from plugins.formats.ebooks import EPUB
+from plugins.formats.office import DOC, DOCX, ODT, RTF, TO_DOCX, check_lengths
+
+with lazy_imports():
+    from plugins._blocks import docx_text, pandoc_writing
+    from plugins._office import references
+    from plugins._pdf import passwords
+
+MODULES = (
+    "lxml.etree",
+    "plugins._blocks.docx_text",
+    "plugins._blocks.pandoc_writing",
+    "plugins._office.references",
+    "encodings.cp437",
+)
+TEMPLATE = "documents"
+
+MarkupOption: TypeAlias = Annotated[
+    Markup,
+    Field(description="Text of tracked changes: as they leave it, as it was before, or all of it, with marks."),
+]
+Comments: TypeAlias = Annotated[bool, Field(description="Whether comments become notes.")]
+
+_UNTITLED = "Untitled"
+_UNKNOWN_LANGUAGE = "und"
+_PAGE_BREAK = {
+    "t": "RawBlock",
+    "c": ["openxml", '<w:p><w:r><w:br w:type="page"/></w:r></w:p>'],
+}
+
+
+def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
+    """The step that reads a format. LibreOffice makes DOCX of others, and of encrypted files."""
+
+    @conversion(
+        format,
+        BLOCKS,
+        loss=Loss.DETAIL,
+        cost=2 if format is DOCX else COST,
+        programs=(*pandoc.PROGRAMS, *libreoffice.PROGRAMS),
+        isolated=True,
+    )
+    def read(
+        data: bytes, *, password: Password | None = None, markup: MarkupOption = "final", comments: Comments = False
+    ) -> Blocks:
+        """Headings, paragraphs, lists, tables, pictures and notes. Headers and footers of pages are left out."""
+        if format is not DOCX or documents.is_encrypted(data):
+            data = documents.convert(prepare(data), format, TO_DOCX, password).data
+        else:
+            data = references.remove(data)
+            if password:
+                passwords.warn_unused()
+        return _read(data, markup, comments=comments)
+
+    return read
+
+
+def _read(data: bytes, markup: Markup, *, comments: bool) -> Blocks:
+    with zip_archives.open_checked(data, limit_markup=True) as archive:
+        data, words = docx_text.prepare(data, archive, markup)
+        reader = Reader(lambda path: _picture(archive, path), markup, comments)
+        document = reader.read(pandoc.read(data, DOCX.name))
+    blocks.warn_dropped_text(words, blocks.words(blocks.plain_texts(document.content)))
+    return document
+
+
+def _picture(archive: ZipFile, path: str) -> tuple[bytes, str] | None:
+    """The file of a picture, and its media type by its name. None for one that is elsewhere."""
+    name = path.removeprefix("/") if path.startswith("/") else f"word/{path}"
+    try:
+        return archive.read(name), pictures.media_type(name)
+    except KeyError:
+        return None
+    except BadZipFile as error:
+        raise CorruptInput("A picture in the document is damaged.") from error
+
+
+def _declare_writer(
+    format: FileFormat, writer: str, held: frozenset[str], page_break: dict[str, Any] | None = None
+) -> AnyConversion:
+    """The step that writes a format with pictures of the media types `held`."""
+
+    @conversion(BLOCKS, format, loss=Loss.DETAIL, cost=2, programs=pandoc.PROGRAMS, isolated=True)
+    def write(document: Blocks) -> bytes:
+        if format is EPUB:  # a book must have a title and a language
+            heading = next((one for one in document.content if isinstance(one, blocks.Heading)), None)
+            title = document.title or "".join(blocks.plain_texts([heading] if heading else [])) or _UNTITLED
+            document = replace(document, title=title, language=document.language or _UNKNOWN_LANGUAGE)
+        with TemporaryDirectory() as name:
+            tree = pandoc_writing.Writer(Path(name), held, page_break).write(document)
+            return pandoc.write(tree, writer, Path(name))
+
+    return write
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    if not PANDOC.present:
+        return []
+    return [
+        _declare_reader(DOCX),
+        *(_declare_reader(format) for format in (DOC, ODT) if LIBREOFFICE.present),
+        *([_declare_reader(RTF, check_lengths)] if LIBREOFFICE.present else []),
+        _declare_writer(DOCX, "docx", pictures.OF_OFFICE, _PAGE_BREAK),
+        _declare_writer(ODT, "odt", pictures.OF_OFFICE),
+        _declare_writer(EPUB, "epub3", pictures.OF_BOOKS),
+    ]
