@@ -1,0 +1,1 @@
+"""The structure of documents: what readers and writers of several formats share."""
