@@ -187,6 +187,10 @@ Margin: TypeAlias = Annotated[float, Field(ge=0, le=200, description="Distance t
 FontSize: TypeAlias = Annotated[
     float, Field(ge=4, le=72, examples=[14], description="Size of text in points; headings are larger in proportion.")
 ]
+Images: TypeAlias = Annotated[
+    Literal["embed", "drop"],
+    Field(description="Whether a text has the pictures of its source: inside, as data, or not at all."),
+]
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),

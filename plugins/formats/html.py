@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from engine import (
+    BLOCKS,
     DOCUMENT,
     AnyConversion,
+    Blocks,
     Content,
     FileFormat,
+    Loss,
     Requirement,
     Signature,
     any_of,
@@ -14,7 +17,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Landscape, Margin, Pages, PageSize
+from engine.option_types import Images, Landscape, Margin, Pages, PageSize
 from plugins import _programs
 from plugins._text import zip_archives
 from plugins._text.markup import in_markup, root_name
@@ -22,6 +25,7 @@ from plugins.formats import pdf_scans
 
 with lazy_imports():
     from engine.mupdf import pymupdf
+    from plugins._blocks import html_writer, writing
     from plugins._text import web_pages
 
 _HEAD = 65_536  # bytes within which the root element must begin
@@ -83,6 +87,12 @@ def read(
     return web_pages.lay_out(data, page_size, landscape, margin, pages)
 
 
+@conversion(BLOCKS, HTML, loss=Loss.DETAIL)
+def write(document: Blocks, *, images: Images = "embed") -> bytes:
+    """A page that stands alone, with the structure of the document and without scripts."""
+    return html_writer.write(document, writing.Pictures(images)).encode()
+
+
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [read] if PANGO.present else []
+    return [read, write] if PANGO.present else [write]

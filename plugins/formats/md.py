@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping
 
 from engine import (
+    BLOCKS,
     DOCUMENT,
     AnyConversion,
+    Blocks,
     FidelityWarning,
     FileFormat,
     Loss,
@@ -18,7 +20,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Encoding, Landscape, Margin, Pages, PageSize
+from engine.option_types import Encoding, Images, Landscape, Margin, Pages, PageSize
 from plugins.formats import html
 from plugins.formats.html import HTML, PANGO
 
@@ -27,6 +29,7 @@ with lazy_imports():
     from mdit_py_plugins import deflist, dollarmath, gfm
 
     from engine.mupdf import pymupdf
+    from plugins._blocks import markdown_writer, writing
     from plugins._pdf.text import markdown, texts
     from plugins._text import web_pages
 
@@ -112,6 +115,12 @@ def to_markdown(document: pymupdf.Document) -> bytes:
     return text.encode()
 
 
+@conversion(BLOCKS, MD, loss=Loss.DETAIL)
+def write(document: Blocks, *, images: Images = "embed") -> bytes:
+    """The Markdown of GitHub, after front matter with the title, the authors and the language."""
+    return markdown_writer.write(document, writing.Pictures(images)).encode()
+
+
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [to_html, to_markdown, read] if PANGO.present else [to_html, to_markdown]
+    return [to_html, to_markdown, write, *([read] if PANGO.present else [])]

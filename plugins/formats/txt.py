@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from engine import DOCUMENT, FileFormat, Loss, any_of, conversion, decode_text, lazy_imports
+from engine import BLOCKS, DOCUMENT, Blocks, FileFormat, Loss, any_of, conversion, decode_text, lazy_imports
 from engine.option_types import Encoding, FontSize, Landscape, Margin, Pages, PageSize
 from plugins._text.paper import MARGIN, Paper
 
 with lazy_imports():
     from engine.mupdf import pymupdf
+    from plugins._blocks import text_writer
     from plugins._pdf.text import books, texts
 
 MODULES = ("plugins._pdf.text.books", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
@@ -32,6 +33,12 @@ def to_text(document: pymupdf.Document) -> bytes:
         texts.warn_losses(page)
         pages.append(texts.blocks_of(page))
     return texts.text_document(pages).encode()
+
+
+@conversion(BLOCKS, TXT, loss=Loss.DETAIL)
+def write(document: Blocks) -> bytes:
+    """The text of the blocks in UTF-8: form feeds separate pages, empty lines paragraphs, tabs cells."""
+    return text_writer.write(document).encode()
 
 
 @conversion(TXT, DOCUMENT, isolated=True)

@@ -45,7 +45,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "dither": (0.5, {"palette": True, "colors": 4}), "metadata": ("none", {}), "password": ("secret", {}),
     "user_password": ("secret", {}), "owner_password": ("secret", {}), "sanitize": (True, {}),
     "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
-    "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}),
+    "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")
@@ -132,6 +132,7 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     **dict.fromkeys(("fit", "radius"), lambda pair: pair.source.name in _ICONS),
     "values": _always,  # none has numbers in a format: see test_office
     "separator": lambda pair: b"," not in pair.result.data,
+    "images": _always,  # most have none: see test_block_writers
     "sanitize": _always,  # none has active content: see test_pdf_active_content
     "background": lambda pair: not _has_alpha(pair),
     "alpha_quality": lambda pair: not _has_alpha(pair),

@@ -36,7 +36,18 @@ _REGISTRY = load_registry()
 # Formats whose options are tested elsewhere: in test_books, test_html, test_icons, test_office, test_texts. Files are
 # in test_watermark; what servers and commands do by options is in tests/web.
 _OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
-_OF_OTHERS = {"at", "page_size", "landscape", "margin", "font_size", "sizes", "watermark", "filename", "formats"}
+_OF_OTHERS = {
+    "at",
+    "page_size",
+    "landscape",
+    "margin",
+    "font_size",
+    "images",
+    "sizes",
+    "watermark",
+    "filename",
+    "formats",
+}
 _OF_OTHERS |= {"encoding", "sheet", "values", "separator", "bom"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
