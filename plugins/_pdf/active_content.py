@@ -48,7 +48,7 @@ class _Entry(NamedTuple):
 
 def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
     """Removes the active content if `sanitize`, and returns whether there is any; otherwise issues a warning of it."""
-    entries = list(_active_entries(document)) if _has_active_names(document) else []
+    entries = list(_active_entries([document.trailer], within=False)) if _may_be_active(document) else []
     if sanitize:
         for holder, key, _ in reversed(entries):  # a deletion changes the indexes of later entries
             del holder[key]
@@ -72,24 +72,27 @@ def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
         return saved(document) if is_signed or (is_active and sanitize) else data
 
 
-def _has_active_names(document: Pdf) -> bool:
-    """Whether an object has a name without which there is no active content.
+def _may_be_active(document: Pdf) -> bool:
+    """Whether an object has a name without which there is no active content, or an active action that runs by itself.
 
     QPDF writes objects as text, with plain characters in names, in a fifth of the time of a walk through them.
     """
+    holders: list[Any] = []
     for item in (document.trailer, *document.objects):
         if isinstance(item, Object):  # and no number
             described = item.stream_dict if isinstance(item, Stream) else item
-            if _ANY_NAME.search(described.unparse(resolved=True)):
+            names = {name.decode() for name in _ANY_NAME.findall(described.unparse(resolved=True))}
+            if names.difference(_AUTOMATIC):
                 return True
-    return False
+            holders += [item] if names else []
+    return any(_active_entries(holders, within=True))
 
 
-def _active_entries(document: Pdf) -> Iterator[_Entry]:
-    """The active entries of all objects that the saved file has."""
+def _active_entries(holders: list[Any], *, within: bool) -> Iterator[_Entry]:
+    """The active entries of objects, and of all that they lead to; `within`: only of actions that run by themselves."""
     seen_objects: Ids = set()
     seen_automatic_actions: Ids = set()
-    pending: list[tuple[Any, bool]] = [(document.trailer, False)]
+    pending: list[tuple[Any, bool]] = [(holder, False) for holder in holders]
     while pending:
         holder, automatic = pending.pop()
         if holder.is_indirect:
@@ -102,7 +105,8 @@ def _active_entries(document: Pdf) -> Iterator[_Entry]:
                 runs = _runs_by_itself(holder, key, value, automatic=automatic)
                 if kind := _kind(holder, key, value, automatic=runs):
                     yield _Entry(holder, key, kind)
-                pending.append((value, runs))
+                if runs or not (within and value.is_indirect):
+                    pending.append((value, runs))
 
 
 def _runs_by_itself(holder: Any, key: Any, value: Any, *, automatic: bool) -> bool:

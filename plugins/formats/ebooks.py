@@ -136,13 +136,13 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
     @conversion(fmt, TXT, loss=Loss.STRUCTURE, isolated=True)
     def read_text(data: bytes) -> bytes:
         """The text of the chapters."""
-        _, chapters = books.read_chapters(data, fmt.name)
+        _, chapters = books.read_chapters(data, fmt.name, texts.plain_blocks)
         return texts.text_document(chapters).encode()
 
     @conversion(fmt, HTML, loss=Loss.STRUCTURE, isolated=True)
     def read_html(data: bytes) -> bytes:
         """A section for each chapter."""
-        return texts.html_document(*books.read_chapters(data, fmt.name)).encode()
+        return texts.html_document(*books.read_chapters(data, fmt.name, texts.stored_blocks)).encode()
 
     return [read, read_text, read_html]
 

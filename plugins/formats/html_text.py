@@ -16,5 +16,5 @@ TEMPLATE = "documents"
 @conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)
 def to_html(document: pymupdf.Document) -> bytes:
     """A section for each page, with its headings, paragraphs and links in reading order."""
-    pages = [texts.blocks_of(page) for page in document]
+    pages = [texts.blocks_of(page, texts.stored_blocks) for page in document]
     return texts.html_document((document.metadata or {}).get("title") or "", pages).encode()

@@ -53,6 +53,18 @@ def test_ligatures_are_letters(target: str) -> None:
     assert "efficient fish flow offer" in convert(document.tobytes(), target).data.decode()
 
 
+def test_characters_without_width_are_kept() -> None:
+    document = pymupdf.open()
+    page = document.new_page()
+    page.insert_text((40, 50), "shown")
+    page.insert_text((40, 150), "z")
+    font = page.get_fonts()[0][0]
+    for key, value in {"FirstChar": ord("z"), "LastChar": ord("z"), "Widths": [0]}.items():
+        document.xref_set_key(font, key, str(value))
+
+    assert convert(document.tobytes(), "txt").data.decode().split() == ["shown", "z"]
+
+
 def _inline_image(document: pymupdf.Document, page: pymupdf.Page) -> None:
     number = document.get_new_xref()
     document.update_object(number, "<<>>")

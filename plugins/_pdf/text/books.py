@@ -6,6 +6,7 @@ import html
 import re
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
 from itertools import islice
@@ -16,7 +17,7 @@ from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_si
 from engine.mupdf import pymupdf
 from plugins._fonts.builtin import lacking
 from plugins._fonts.characters import EMOJI_STYLE, is_drawn, is_emoji, warn_lacking
-from plugins._pdf.text.texts import Block, stored_blocks, warn_images
+from plugins._pdf.text.texts import Block, warn_images
 from plugins._pixels import pillow
 from plugins._text import zip_archives
 from plugins._text.markup import check_elements
@@ -52,13 +53,13 @@ def open_book(data: bytes, kind: str, paper: Paper, font_size: float) -> pymupdf
     return _checked(document)
 
 
-def read_chapters(data: bytes, kind: str) -> tuple[str, list[list[Block]]]:
-    """The title, and the paragraphs of each chapter as single lines. Issues a warning if there are images."""
+def read_chapters(data: bytes, kind: str, read: Callable[[pymupdf.Page], list[Block]]) -> tuple[str, list[list[Block]]]:
+    """The title, and the paragraphs that `read` finds in each chapter, as single lines. Issues a warning for images."""
     document = _open(data, kind)
     document.layout(width=_UNPAGED[0], height=_UNPAGED[1], fontsize=12)
     chapters = []
     for page in _checked(document):
-        chapters.append(stored_blocks(page))
+        chapters.append(read(page))
         warn_images(page, has_text=bool(chapters[-1]))
     _warn_not_loaded()
     return (document.metadata or {}).get("title") or "", chapters

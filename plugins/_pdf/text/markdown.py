@@ -21,7 +21,7 @@ _found_boxes = pymupdf_rag.column_boxes
 
 def _column_boxes(page: pymupdf.Page, *, textpage: pymupdf.TextPage, **options: Any) -> list[pymupdf.Rect]:
     """The boxes of text that PyMuPDF4LLM finds, in their order; one that holds columns is divided into paragraphs."""
-    paragraphs = texts.in_reading_order(texts.stored_blocks(page, textpage))
+    paragraphs = texts.in_reading_order(texts.plain_blocks(page, textpage))
     boxes = []
     for box in _found_boxes(page, textpage=textpage, **options):
         inside = [one for one in paragraphs if one.box in box]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import Any, TypeAlias
@@ -42,50 +42,57 @@ class Span:
 
 @dataclass(frozen=True)
 class Block:
-    """A paragraph: its lines, which consist of spans."""
+    """A paragraph: its lines as text, and the spans of each line unless only the text is asked for."""
 
     box: Box
-    lines: tuple[tuple[Span, ...], ...]
-
-    @property
-    def text(self) -> str:
-        """The lines."""
-        return "\n".join("".join(span.text for span in line).rstrip() for line in self.lines)
+    text: str
+    lines: tuple[tuple[Span, ...], ...] = ()
 
 
-def blocks_of(page: pymupdf.Page) -> list[Block]:
-    """The paragraphs of a page with text, in reading order. Issues a warning for images."""
-    blocks = in_reading_order(stored_blocks(page))
+def blocks_of(page: pymupdf.Page, read: Callable[[pymupdf.Page], list[Block]]) -> list[Block]:
+    """The paragraphs that `read` finds on a page, in reading order. Issues a warning for images."""
+    blocks = in_reading_order(read(page))
     warn_images(page, has_text=bool(blocks))
     return blocks
 
 
-def stored_blocks(page: pymupdf.Page, text: pymupdf.TextPage | None = None) -> list[Block]:
-    """The paragraphs of a page with text, in the order of the file. `text` is that of the page, if it is known."""
+def plain_blocks(page: pymupdf.Page, text: pymupdf.TextPage | None = None) -> list[Block]:
+    """As `stored_blocks`, but without spans. `text` is that of the page, if it is known."""
+    text = text or page.get_textpage(flags=_FLAGS)
+    stored = [*text.this]
+    blocks: list[Block] = []
+    for *box, content, number, kind in text.extractBLOCKS():
+        lines = [line.rstrip() for line in _CONTROLS.sub("", content).removesuffix("\n").split("\n")]
+        block = Block(tuple(box), "\n".join(lines))
+        if kind == pymupdf.mupdf.FZ_STEXT_BLOCK_TEXT and block.text.strip():
+            may_have_columns = len(lines) > 1 and _is_running(block)
+            boxes = [_box(line.m_internal.bbox) for line in stored[number]] if may_have_columns else []
+            blocks += _columns(block, [*map(Block, boxes, lines)]) if len(boxes) == len(lines) else [block]
+    return blocks
+
+
+def _box(area: Any) -> Box:
+    return area.x0, area.y0, area.x1, area.y1
+
+
+def stored_blocks(page: pymupdf.Page) -> list[Block]:
+    """The paragraphs of a page with text, in the order of the file."""
     links = [(pymupdf.Rect(one["from"]), one["uri"]) for one in page.get_links() if one.get("uri")]
-    found: list[dict[str, Any]] = page.get_text("dict", flags=_FLAGS, textpage=text)["blocks"]
-    parts = (
-        _columns(
-            Block(tuple(one["bbox"]), tuple(_line(line, links) for line in one["lines"])),
-            [line["bbox"] for line in one["lines"]],
-        )
-        for one in found
-    )
-    return [block for block in chain.from_iterable(parts) if block.text.strip()]
+    found: list[dict[str, Any]] = page.get_text("dict", flags=_FLAGS)["blocks"]
+    blocks: list[Block] = []
+    for lines in ([_line(line, links) for line in one["lines"]] for one in found):
+        blocks += _columns(_joined(lines), lines) if lines else []
+    return [block for block in blocks if block.text.strip()]
 
 
-def _columns(block: Block, boxes: Sequence[Box]) -> list[Block]:
-    """The columns of running text that a block holds, and what spans them; otherwise the block.
-
-    `boxes` are those of its lines.
-    """
-    gaps = [(left[2], right[0]) for left, right in pairwise(boxes) if _are_beside(left, right)]
-    if len(boxes) > _MAX_BLOCKS or not gaps:
+def _columns(block: Block, lines: list[Block]) -> list[Block]:
+    """The columns of running text that the lines of a block are, and what spans them; otherwise the block."""
+    gaps = [(left.box[2], right.box[0]) for left, right in pairwise(lines) if _are_beside(left.box, right.box)]
+    if len(lines) > _MAX_BLOCKS or not gaps:
         return [block]
     parts: list[list[Block]] = []
     was_wide = False
-    lines = [Block(box, (line,)) for box, line in zip(boxes, block.lines, strict=True)]
-    for line in in_reading_order(lines, overlap=min(box[3] - box[1] for box in boxes) / 2):
+    for line in in_reading_order(lines, overlap=min(line.box[3] - line.box[1] for line in lines) / 2):
         is_wide = any(line.box[0] < start and line.box[2] > end for start, end in gaps)
         if not parts or is_wide != was_wide or line.box[1] < parts[-1][-1].box[1]:
             parts.append([])
@@ -101,12 +108,13 @@ def _are_beside(left: Box, right: Box) -> bool:
 
 def _joined(lines: Sequence[Block]) -> Block:
     lefts, tops, rights, bottoms = zip(*(line.box for line in lines), strict=True)
-    return Block((min(lefts), min(tops), max(rights), max(bottoms)), tuple(line.lines[0] for line in lines))
+    box = min(lefts), min(tops), max(rights), max(bottoms)
+    return Block(box, "\n".join(line.text for line in lines), tuple(chain.from_iterable(line.lines for line in lines)))
 
 
 def _is_running(block: Block) -> bool:
     """Whether the lines have as many words as running text, and not as few as cells of a table."""
-    return sum(word[0].isalpha() for word in block.text.split()) >= _WORDS * len(block.lines)
+    return sum(word[0].isalpha() for word in block.text.split()) >= _WORDS * (block.text.count("\n") + 1)
 
 
 def have_columns(blocks: Sequence[Block]) -> bool:
@@ -115,16 +123,16 @@ def have_columns(blocks: Sequence[Block]) -> bool:
     return beside and all(map(_is_running, blocks))
 
 
-def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> tuple[Span, ...]:
+def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> Block:
     def link_at(box: Box) -> str | None:
         middle = pymupdf.Point((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
         return next((uri for area, uri in links if middle in area), None)
 
-    spans = line["spans"]
-    return tuple(
+    spans = tuple(
         Span(_CONTROLS.sub("", one["text"]), one["size"], one["flags"], link_at(one["bbox"]) if links else None)
-        for one in spans
+        for one in line["spans"]
     )
+    return Block(line["bbox"], "".join(span.text for span in spans).rstrip(), (spans,))
 
 
 def in_reading_order(blocks: list[Block], overlap: float = 0.0) -> list[Block]:
