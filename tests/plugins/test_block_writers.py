@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lxml import html as lxml_html
 from mdit_py_plugins import deflist, dollarmath, gfm
 
-from engine import Blocks, FidelityWarning
+from engine import AnyConversion, Blocks, FidelityWarning
 from engine.blocks import (
     Block,
     Break,
@@ -204,7 +204,7 @@ def test_what_plain_text_cannot_hold_is_told(run: Run, code: str) -> None:
 
 
 @pytest.mark.parametrize("step", [md.write, html.write], ids=str)
-def test_pictures_are_dropped_by_an_option(step: md.AnyConversion) -> None:
+def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
     with pytest.warns(FidelityWarning, match="Pictures are not in the result") as caught:
         text = step.run(Blocks((par(Run(picture=PICTURE)),)), images="drop")
     assert len(caught) == 1
