@@ -195,7 +195,7 @@ class Blocks:
     date: str = ""
 
 
-BLOCKS = Format("blocks", Blocks)
+BLOCKS = Format("blocks", Blocks, partial=True)
 
 
 def children(block: Block) -> tuple[Block, ...]:

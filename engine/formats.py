@@ -61,11 +61,13 @@ class Format(Generic[T]):
 
     `payload` is the type in memory, or the full name of a type that is imported late: "pymupdf.Document". `lazy`: the
     file is parsed when the payload is used, so that a failure of a step that receives it is one of the file.
+    `partial`: files hold more, so that no path leads over it back to the format of a file, unless that is text.
     """
 
     name: str
     payload: type[T] | str
     lazy: bool = False
+    partial: bool = False
 
     def holds(self, payload: object) -> bool:
         """Whether `payload` is an instance of the format's type."""

@@ -282,6 +282,7 @@ def cheapest_paths(
     """
     at_formats = transformed or {}
     best: dict[AnyFormat, tuple[tuple[float, ...], Conversions]] = {}
+    is_text = isinstance(source, FileFormat) and bool(source.text_extensions)
     order = count()  # breaks ties by order of declaration; paths are not comparable
     missing = requested - at_formats.get(source, frozenset())
     heap: list[tuple[int, float, int, Conversions]] = []
@@ -295,6 +296,8 @@ def cheapest_paths(
     while heap:
         loss, cost, _, path = heappop(heap)
         reached = path[-1].target
+        if reached == source and not is_text and any(step.source.partial for step in path):
+            continue
         left = _left(missing, path, at_formats)
         rank = (loss // Loss.STRUCTURE, len(left), loss, cost)
         if reached not in best or rank < best[reached][0]:

@@ -333,11 +333,15 @@ class Registry:
         return fmt in self._graph
 
     def reader(self, fmt: FileFormat) -> AnyConversion | None:
-        """Returns the first step that decodes the format; None if there is none, or for text, which is not verified."""
+        """Returns the first step that decodes the format; None if there is none, or for text, which is not verified.
+
+        Nor is a file that only programs read, which would take as long as its conversion.
+        """
         if fmt.text_extensions:
             return None
         graph = self._own_graph if fmt in self._own_formats else self._graph
-        return next((step for step in graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
+        steps = (step for step in graph.get(fmt, ()) if not isinstance(step.target, FileFormat))
+        return next((step for step in steps if not step.programs), None)
 
     def pairs(self) -> list[tuple[FileFormat, FileFormat]]:
         """Returns every supported pair of input and output format, sorted by both."""

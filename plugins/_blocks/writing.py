@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from mimetypes import guess_extension
 
 from engine import FidelityWarning
 from engine.blocks import Block, ItemList, Paragraph, Picture, Run
+from plugins._blocks.pictures import OF_BROWSERS, adapt, extension
 
 _SCHEME = re.compile(r"[\s\x00-\x1f]*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _SAFE = frozenset({"http", "https", "mailto", "tel", "ftp"})
@@ -41,11 +41,14 @@ class Pictures:
         if self._images == "drop":
             FidelityWarning.issue("pictures_dropped", "Pictures are not in the result.")
             return ""
+        shown = adapt(picture, OF_BROWSERS)
+        if shown is None:
+            return ""
         if self._images == "embed":
-            return f"data:{picture.media_type};base64,{b64encode(picture.data).decode()}"
-        known = next((name for name, data in self.files.items() if data == picture.data), None)
-        name = known or f"{_FOLDER}/{len(self.files) + 1}{guess_extension(picture.media_type) or ''}"
-        self.files[name] = picture.data
+            return f"data:{shown.media_type};base64,{b64encode(shown.data).decode()}"
+        known = next((name for name, data in self.files.items() if data == shown.data), None)
+        name = known or f"{_FOLDER}/{len(self.files) + 1}.{extension(shown.media_type)}"
+        self.files[name] = shown.data
         return name
 
 

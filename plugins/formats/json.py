@@ -6,10 +6,11 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from engine import BLOCKS, Blocks, FileFormat, Loss, any_of, blocks, conversion
+from engine import BLOCKS, Blocks, CorruptInput, FileFormat, Loss, any_of, blocks, conversion
 
 JSON = FileFormat(
     "json",
@@ -18,6 +19,7 @@ JSON = FileFormat(
     sniff=any_of(),  # any text can be JSON
     text_extensions=("json",),
 )
+_FIRST_SHEET = "Sheet1"
 _TYPES = MappingProxyType(
     {
         blocks.Paragraph: "paragraph",
@@ -29,6 +31,41 @@ _TYPES = MappingProxyType(
         blocks.Break: "break",
     }
 )
+
+
+@conversion(JSON, BLOCKS, isolated=True)
+def read(data: bytes) -> Blocks:
+    """Tables: an array of rows, which are arrays or objects, or such an array as `rows` of each object in `sheets`.
+
+    The names of objects become the first row. Raises CorruptInput for other JSON.
+    """
+    try:
+        tree = json.loads(data.decode("utf-8-sig"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise CorruptInput(f"The file is no JSON: {error}.") from error
+    sheets = tree.get("sheets") if isinstance(tree, dict) else [{"name": _FIRST_SHEET, "rows": tree}]
+    if not isinstance(sheets, list) or not all(isinstance(one, dict) for one in sheets):
+        raise CorruptInput("The JSON has no table: neither an array of rows nor `sheets` with a `name` and `rows`.")
+    return Blocks(tuple(_table(str(one.get("name", "")), one.get("rows")) for one in sheets))
+
+
+def _table(name: str, rows: Any) -> blocks.Table:
+    if not isinstance(rows, list) or not all(isinstance(row, list | dict) for row in rows):
+        raise CorruptInput("The rows of a table in JSON are arrays of values, or objects.")
+    names = list(dict.fromkeys(chain.from_iterable(row for row in rows if isinstance(row, dict))))
+    head = [tuple(map(blocks.Cell, names))] if names else []
+    lists = ([row.get(one) for one in names] if isinstance(row, dict) else row for row in rows)
+    return blocks.Table([*head, *(tuple(map(_cell, row)) for row in lists)], header_rows=len(head), name=name)
+
+
+def _cell(value: Any) -> blocks.Cell:
+    """A cell with a value; arrays and objects stay JSON."""
+    if value is None:
+        return blocks.Cell()
+    if isinstance(value, str):
+        return blocks.Cell(value)
+    is_plain = isinstance(value, bool | int | float)
+    return blocks.Cell(json.dumps(value, ensure_ascii=False), value=value if is_plain else None)
 
 
 @conversion(BLOCKS, JSON, loss=Loss.DETAIL)

@@ -10,8 +10,9 @@ from engine import (
     Signature,
     hookimpl,
 )
-from plugins._office import compound_file, documents, tables
+from plugins._office import compound_file, documents
 from plugins._office.libreoffice import LIBREOFFICE, Filter
+from plugins._text import zip_archives
 
 _ESCAPED = re.compile(rb"\\[\\{}]")
 
@@ -30,6 +31,7 @@ DOCX = FileFormat(
     media_type="application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     extensions=("docx", "docm", "dotx", "dotm"),
     sniff=documents.sniff_package("word/document.xml"),
+    is_complete=zip_archives.is_complete,
 )
 DOC = FileFormat(
     "doc",
@@ -44,6 +46,7 @@ ODT = FileFormat(
     media_type="application/vnd.oasis.opendocument.text",
     extensions=("odt", "ott"),
     sniff=documents.sniff_opendocument("text"),
+    is_complete=zip_archives.is_complete,
 )
 RTF = FileFormat(
     "rtf",
@@ -58,6 +61,7 @@ XLSX = FileFormat(
     media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     extensions=("xlsx", "xlsm", "xltx", "xltm"),
     sniff=documents.sniff_package("xl/workbook.xml"),
+    is_complete=zip_archives.is_complete,
 )
 XLS = FileFormat(
     "xls",
@@ -72,12 +76,14 @@ ODS = FileFormat(
     media_type="application/vnd.oasis.opendocument.spreadsheet",
     extensions=("ods", "ots"),
     sniff=documents.sniff_opendocument("spreadsheet"),
+    is_complete=zip_archives.is_complete,
 )
 PPTX = FileFormat(
     "pptx",
     media_type="application/vnd.openxmlformats-officedocument.presentationml.presentation",
     extensions=("pptx", "pptm", "potx", "ppsx"),
     sniff=documents.sniff_package("ppt/presentation.xml"),
+    is_complete=zip_archives.is_complete,
 )
 PPT = FileFormat(
     "ppt",
@@ -92,12 +98,14 @@ ODP = FileFormat(
     media_type="application/vnd.oasis.opendocument.presentation",
     extensions=("odp", "otp"),
     sniff=documents.sniff_opendocument("presentation"),
+    is_complete=zip_archives.is_complete,
 )
 VSDX = FileFormat(
     "vsdx",
     media_type="application/vnd.ms-visio.drawing.main+xml",
     extensions=("vsdx", "vsdm"),
     sniff=documents.sniff_package("visio/document.xml"),
+    is_complete=zip_archives.is_complete,
 )
 TO_DOCX = Filter("MS Word 2007 XML", "docx")
 _TEXTS = ((DOCX, TO_DOCX), (ODT, Filter("writer8", "odt")))
@@ -128,10 +136,7 @@ def conversions() -> list[AnyConversion]:
         *documents.writers((DOCX, DOC, ODT), _TEXTS),
         *documents.writers((RTF,), _TEXTS, check_lengths),
         *(documents.reader(format, sheets) for format in (XLSX, XLS, ODS)),
-        tables.reader(sheets),
         *documents.writers((XLSX, XLS, ODS), _SHEETS),
-        *(tables.from_csv(*target) for target in _SHEETS),
-        *(tables.to_csv(format) for format in (XLSX, XLS, ODS)),
         *(documents.reader(format, slides) for format in (PPTX, PPT, ODP)),
         documents.reader(VSDX, Filter("draw_pdf_Export")),
         *documents.writers((PPTX, PPT, ODP), _SLIDES),

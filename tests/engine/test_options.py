@@ -134,7 +134,7 @@ def test_valid_values(name: str, value: object) -> None:
         ("angle", 45, "unknown", "angle must be one of 0, 90.", {"available": [0, 90]}),
         ("angle", False, "unknown", "angle must be one of 0, 90.", {"available": [0, 90]}),
         ("even", 3, "malformed", "even must be even.", {}),
-        ("pages", 2, "malformed", "pages must be a string.", {}),
+        ("pages", 2.5, "malformed", "pages must be a string.", {}),
         ("pages", "0", "out_of_range", "pages must be numbers from 1, ranges from low to high.", {"value": "0"}),
         ("secret", "x" * 129, "out_of_range", "secret must have at most 128 characters.", {"max": 128}),
         (

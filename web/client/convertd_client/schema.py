@@ -50,6 +50,9 @@ class ConvertOptions(TypedDict, total=False):
     # How colors that the new profile lacks are changed; relative keeps all others.
     intent: Literal["perceptual", "relative", "saturation", "absolute"]
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
+    encoding: str  # Encoding of a text, such as windows-1251, koi8-r or gbk; without it, it is recognized.
+    separator: Literal["comma", "semicolon", "tab", "pipe"]  # Character between the cells of a row in CSV.
+    bom: bool  # Begins CSV with a byte order mark, by which Excel recognizes UTF-8.
     exposure: float  # Brightens or darkens images with linear light, in stops.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
@@ -85,15 +88,13 @@ class ConvertOptions(TypedDict, total=False):
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
-    encoding: str  # Encoding of a text, such as windows-1251, koi8-r or gbk; without it, it is recognized.
     password: str  # Opens an encrypted file.
-    values: Literal["shown", "raw"]  # Cells in CSV: as a sheet shows them, or their values with all digits.
-    sheet: int  # Number of the sheet for CSV.
-    separator: Literal["comma", "semicolon", "tab", "pipe"]  # Character between the cells of a row in CSV.
-    bom: bool  # Begins CSV with a byte order mark, by which Excel recognizes UTF-8.
     # Text of tracked changes: as they leave it, as it was before, or all of it, with marks.
     markup: Literal["final", "original", "all"]
     comments: bool  # Whether comments become notes.
+    # Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits.
+    values: Literal["shown", "raw"]
+    sheet: str  # Name or number of the only sheet.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.

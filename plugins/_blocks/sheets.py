@@ -1,0 +1,291 @@
+"""Sheets of a workbook: read from the content of an OpenDocument spreadsheet, and written as XLSX."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from itertools import chain
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import xlsxwriter
+from lxml import etree
+
+from engine import Blocks, CorruptInput, FidelityWarning, InvalidOption, TooLarge, blocks
+from engine.blocks import Cell, Table, Value
+
+_ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
+_TABLE = _ODF % "table"
+_OFFICE = _ODF % "office"
+_TEXT = _ODF % "text"
+_SHAPES = (_ODF % "drawing") + "*"
+_STYLE = _ODF % "style"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_BLANKS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
+_NUMBERS = ("float", "percentage", "currency")
+_MIDNIGHT = "T00:00:00"
+_MAX_CELLS = 10_000_000
+_MAX_ROWS = 1_048_576  # of a sheet, in Excel
+_MAX_COLUMNS = 16_384
+_MAX_TEXT = 32_767  # characters in a cell of Excel
+_MAX_NAME = 31  # characters in the name of a sheet
+_NO_NAME = re.compile(r"[\[\]:*?/\\\x00-\x1f]|^'|'$")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
+_MAX_DIGITS = 15  # A sheet holds no more of a number.
+_LINKS = ("http://", "https://", "ftp://", "mailto:", "internal:")
+_IN_WORKBOOK = re.compile(r"^#'?([^'.]+)'?\.(\w+)$")  # as OpenDocument writes it
+_MAX_LINK = 2_079  # characters, in Excel
+_NAMED = 3  # sheets in a warning
+
+
+def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = False) -> Blocks:
+    """A table for each sheet of `content.xml`, or for one by its number from 1, or its name.
+
+    Cells show what the sheet shows, but dates are in ISO 8601; with `raw`, numbers have all of their digits.
+    Raises CorruptInput, TooLarge above 10 million cells, and InvalidOption for a sheet that is missing.
+    """
+    reader = _Reader(raw=raw)
+    try:
+        tables = [*reader.tables(content)]
+    except etree.XMLSyntaxError as error:
+        raise CorruptInput("The spreadsheet is damaged.") from error
+    blocks.warn_dropped_text(reader.dropped, Counter())
+    if sheet is not None:
+        return Blocks((_chosen(tables, sheet),))
+    hidden = [table.name for table in tables if table.name in reader.hidden]
+    if hidden and len(hidden) < len(tables):
+        names = ", ".join(hidden[:_NAMED])
+        message = f"Hidden sheets are not in the result: {names}. The option `sheet` names one."
+        FidelityWarning.issue("pages_dropped", message)
+        tables = [table for table in tables if table.name not in reader.hidden]
+    return Blocks(tuple(tables))
+
+
+def _chosen(tables: Sequence[Table], sheet: int | str) -> Table:
+    if isinstance(sheet, str):
+        found = next((table for table in tables if table.name == sheet), None)
+        if found is None:
+            details = {"available": [table.name for table in tables[:100]]}
+            message = f"The file has no sheet {sheet}."
+            raise InvalidOption(message, reason="out_of_range", param="sheet", details=details)
+        return found
+    if sheet > len(tables):
+        message = f"The file has no sheet {sheet}; its last one is {len(tables)}."
+        raise InvalidOption(message, reason="out_of_range", param="sheet", details={"max": len(tables)})
+    return tables[sheet - 1]
+
+
+class _Reader:
+    """Reads sheets one row after the other.
+
+    `hidden` are the names of those that are not shown, `dropped` the words of shapes, such as boxes of text.
+    """
+
+    def __init__(self, *, raw: bool) -> None:
+        self.hidden: set[str] = set()
+        self.dropped: Counter[str] = Counter()
+        self._raw = raw
+        self._cells = 0
+
+    def tables(self, content: IO[bytes]) -> Iterator[Table]:
+        """Yields a table for each sheet."""
+        hidden_styles: set[str | None] = set()
+        rows: list[tuple[Cell, ...]] = []
+        blank = 0  # rows that count only if others follow
+        tags = (f"{_STYLE}style", f"{_TABLE}table", f"{_TABLE}table-row", f"{_TABLE}shapes")
+        for _, element in etree.iterparse(content, tag=tags, huge_tree=True, resolve_entities=False, no_network=True):
+            if element.tag == f"{_STYLE}style":
+                if element.find(f"{_STYLE}table-properties[@{_TABLE}display='false']") is not None:
+                    hidden_styles.add(element.get(f"{_STYLE}name"))
+                continue
+            if element.tag == f"{_TABLE}shapes":
+                self._count_words(element)
+            elif element.tag == f"{_TABLE}table-row":
+                row = self._row(element)
+                times = int(element.get(f"{_TABLE}number-rows-repeated", "1"))
+                if row:
+                    self._count(blank + times * len(row))
+                    rows += [*[()] * blank, *[row] * times]
+                blank = 0 if row else blank + times
+            elif next(element.iterancestors(f"{_TABLE}table"), None) is None:
+                name = element.get(f"{_TABLE}name", "")
+                if element.get(f"{_TABLE}style-name") in hidden_styles:
+                    self.hidden.add(name)
+                yield Table(rows, name=name)
+                rows = []
+                blank = 0
+            element.clear()
+
+    def _count_words(self, element: etree._Element) -> None:
+        """Counts the words of shapes, which are in no cell."""
+        for frame in element.iterchildren(_SHAPES):
+            self.dropped += blocks.words(map(_shown, frame.iter(f"{_TEXT}p")))
+
+    def _count(self, cells: int) -> None:
+        self._cells += cells
+        if self._cells > _MAX_CELLS:
+            message = f"The workbook has more than {_MAX_CELLS} cells."
+            raise TooLarge(message, reason="elements", details={"max_cells": _MAX_CELLS})
+
+    def _row(self, row: etree._Element) -> tuple[Cell, ...]:
+        """The cells of a row, without empty ones at its end."""
+        cells: list[Cell] = []
+        empty = 0
+        for element in row.iterchildren(f"{_TABLE}table-cell"):
+            cell = self._cell(element)
+            times = int(element.get(f"{_TABLE}number-columns-repeated", "1"))
+            if cell == Cell():
+                empty += times
+                continue
+            self._count(empty + times)
+            cells += [*[Cell()] * empty, *[cell] * times]
+            self._cells -= empty + times
+            empty = 0
+        return tuple(cells)
+
+    def _cell(self, element: etree._Element) -> Cell:
+        self._count_words(element)
+        kind = element.get(f"{_OFFICE}value-type")
+        value = _value(element, kind)
+        shown = "\n".join(_shown(one) for one in element.iterchildren(f"{_TEXT}p"))
+        if kind == "date" or (self._raw and kind is not None and kind != "string") or not shown:
+            shown = "" if value is None else str(value)
+        link = next((one.get(_HREF, "") for one in element.iter(f"{_TEXT}a")), "")
+        return Cell(
+            shown,
+            colspan=int(element.get(f"{_TABLE}number-columns-spanned", "1")),
+            rowspan=int(element.get(f"{_TABLE}number-rows-spanned", "1")),
+            value=value,
+            link=link,
+        )
+
+
+def _value(element: etree._Element, kind: str | None) -> Value:
+    """The number, truth value or date that a cell holds; None for text."""
+    if kind in _NUMBERS:
+        number = float(element.get(f"{_OFFICE}value", "0"))
+        return int(number) if number.is_integer() and abs(number) < 10**_MAX_DIGITS else number
+    if kind == "boolean":
+        return bool(element.get(f"{_OFFICE}boolean-value") == "true")
+    if kind == "date":
+        return str(element.get(f"{_OFFICE}date-value", "")).removesuffix(_MIDNIGHT)
+    return None
+
+
+def _shown(paragraph: etree._Element) -> str:
+    """The text of a paragraph of a cell."""
+    texts = [paragraph.text or ""]
+    for child in paragraph.iterdescendants():
+        blank = " " * int(child.get(f"{_TEXT}c", "1")) if child.tag == f"{_TEXT}s" else " " * (child.tag in _BLANKS)
+        texts += [child.text or "", blank, child.tail or ""]
+    return "".join(texts)
+
+
+def tables_of(document: Blocks) -> list[Table]:
+    """All tables of a document. Issues a warning for the words that are in none of them."""
+    tables = [block for block in blocks.walk(document.content) if isinstance(block, Table)]
+    outside = [block for block in document.content if not isinstance(block, Table)]
+    if outside:
+        kept = blocks.words(blocks.plain_texts(tables))
+        blocks.warn_dropped_text(blocks.words(blocks.plain_texts(document.content)), kept)
+    return tables
+
+
+def write(document: Blocks) -> bytes:
+    """XLSX with a sheet for each table. Raises TooLarge for more rows or columns than Excel holds."""
+    file = BytesIO()
+    with TemporaryDirectory() as folder:
+        tables = tables_of(document) or [Table(())]
+        has_merged = any(map(_is_merged, chain.from_iterable(row for table in tables for row in table.rows)))
+        with xlsxwriter.Workbook(file, {"constant_memory": not has_merged, "tmpdir": folder}) as workbook:
+            writer = _Writer(workbook)
+            for number, table in enumerate(tables, 1):
+                writer.write(table, number)
+    if writer.shortened:
+        message = f"{writer.shortened} texts are longer than the {_MAX_TEXT} characters that a cell holds."
+        FidelityWarning.issue("text_dropped", message)
+    return file.getvalue()
+
+
+class _Writer:
+    """Writes sheets. `shortened` is the number of texts that are too long for a cell."""
+
+    def __init__(self, workbook: Any) -> None:
+        self.shortened = 0
+        self._workbook = workbook
+        self._names: set[str] = set()
+        self._formats: dict[int, Any] = {}
+
+    def write(self, table: Table, number: int) -> None:
+        """Adds a sheet."""
+        sheet = self._workbook.add_worksheet(self._name(table, number))
+        for row, cells in enumerate(table.grid()):
+            _check_size(row + 1, len(cells))
+            for column, cell in enumerate(cells):
+                if cell is not None:
+                    if _is_merged(cell):
+                        sheet.merge_range(row, column, row + cell.rowspan - 1, column + cell.colspan - 1, "")
+                    self._write_cell(sheet, row, column, cell)
+
+    def _name(self, table: Table, number: int) -> str:
+        wanted = table.name or "".join(run.text for run in table.caption) or f"Table {number}"
+        name = _NO_NAME.sub("_", wanted)[:_MAX_NAME]
+        copy = 1
+        while name.lower() in self._names:
+            copy += 1
+            ending = f" ({copy})"
+            name = _NO_NAME.sub("_", wanted)[: _MAX_NAME - len(ending)] + ending
+        self._names.add(name.lower())
+        return name
+
+    def _write_cell(self, sheet: Any, row: int, column: int, cell: Cell) -> None:
+        value = _typed(cell)
+        if isinstance(value, bool):
+            sheet.write_boolean(row, column, value)
+        elif isinstance(value, int | float):
+            decimals = len(cell.text.partition(".")[2]) if _NUMBER.fullmatch(cell.text) else 0
+            sheet.write_number(row, column, value, self._format(decimals))
+        elif value:
+            self.shortened += len(value) > _MAX_TEXT
+            link = _IN_WORKBOOK.sub(r"internal:'\1'!\2", cell.link)
+            if link.startswith(_LINKS) and len(link) <= _MAX_LINK:
+                sheet.write_url(row, column, link, string=value[:_MAX_TEXT])
+            else:
+                sheet.write_string(row, column, value[:_MAX_TEXT])
+
+    def _format(self, decimals: int) -> Any:
+        """The format of numbers that shows so many decimals; None shows those that they have."""
+        if decimals and decimals not in self._formats:
+            self._formats[decimals] = self._workbook.add_format({"num_format": f"0.{'0' * decimals}"})
+        return self._formats.get(decimals)
+
+
+def _is_merged(cell: Cell) -> bool:
+    return cell.colspan > 1 or cell.rowspan > 1
+
+
+def _check_size(rows: int, columns: int) -> None:
+    if rows > _MAX_ROWS or columns > _MAX_COLUMNS:
+        message = f"A sheet holds at most {_MAX_ROWS} rows and {_MAX_COLUMNS} columns."
+        details = {"max_rows": _MAX_ROWS, "max_columns": _MAX_COLUMNS}
+        raise TooLarge(message, reason="elements", details=details)
+
+
+def _typed(cell: Cell) -> str | int | float | bool:
+    """What a cell holds: a number also for a text that is exactly one. Codes such as 007 and 1E5 stay text."""
+    text = cell.text
+    if isinstance(cell.value, bool | int | float):
+        return cell.value
+    if not _NUMBER.fullmatch(text) or sum(map(str.isdigit, text)) > _MAX_DIGITS:
+        return text
+    return float(text) if "." in text else int(text)
+
+
+def rows_of(table: Table) -> Iterator[list[str]]:
+    """Yields the texts of each row, all with as many columns; cells that others cover are empty."""
+    width = max((sum(cell.colspan for cell in row) for row in table.rows), default=0)
+    for cells in table.grid():
+        texts = ["" if cell is None else cell.text for cell in cells]
+        yield [*texts, *[""] * (width - len(texts))]

@@ -1,0 +1,107 @@
+"""Sheets as tables: values and their types, hidden sheets, merged cells, boxes of text, and JSON."""
+
+import json
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from engine import Blocks, CorruptInput, InvalidOption, TooLarge
+from engine.blocks import Cell, Table
+from plugins._blocks import sheets
+from tests.support.results.conversions import codes, convert
+from tests.support.samples.office_files import opendocument
+
+_HIDDEN = (
+    '<office:automatic-styles><style:style style:name="h" style:family="table">'
+    '<style:table-properties table:display="false"/></style:style></office:automatic-styles>'
+)
+_DATE = '<table:table-cell office:value-type="date" office:date-value="2024-04-03T15:30:00"><text:p>3.4.24</text:p>'
+_SUM = '<table:table-cell office:value-type="currency" office:value="1234.5"><text:p>1,234.50 €</text:p>'
+_WIDE = (
+    '<table:table-cell table:number-columns-spanned="2" office:value-type="string"><text:p>wide</text:p>'
+    "</table:table-cell><table:covered-table-cell/>"
+)
+_ROWS = (
+    f"<table:table-row>{_DATE}</table:table-cell>{_SUM}</table:table-cell></table:table-row>"
+    f'<table:table-row table:number-rows-repeated="2"/><table:table-row>{_WIDE}</table:table-row>'
+    '<table:table-row table:number-rows-repeated="1048572"/>'
+)
+
+
+def _workbook(tables: str, styles: str = "") -> bytes:
+    body = f"<office:body><office:spreadsheet>{tables}</office:spreadsheet></office:body>"
+    return opendocument("spreadsheet", styles + body)
+
+
+def _sheet(name: str, rows: str = _ROWS, attributes: str = "") -> str:
+    return f'<table:table table:name="{name}" {attributes}>{rows}</table:table>'
+
+
+def _cells(xlsx: bytes) -> str:
+    archive = ZipFile(BytesIO(xlsx))
+    return "".join(archive.read(f"xl/{name}.xml").decode() for name in ("worksheets/sheet1", "sharedStrings"))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, '2024-04-03T15:30:00,"1,234.50 €"\n,\n,\nwide,\n'),
+        ({"values": "raw"}, "2024-04-03T15:30:00,1234.5\n,\n,\nwide,\n"),
+    ],
+)
+def test_dates_are_in_iso_and_rows_complete(options: dict[str, Any], expected: str) -> None:
+    assert convert(_workbook(_sheet("One")), "csv", **options).data.decode() == expected
+
+
+def test_json_has_the_values_of_all_sheets() -> None:
+    result = convert(_workbook(_sheet("One") + _sheet("Two", "")), "json")
+    assert json.loads(result.data) == {
+        "sheets": [
+            {"name": "One", "rows": [["2024-04-03T15:30:00", 1234.5], [], [], ["wide", None]]},
+            {"name": "Two", "rows": []},
+        ]
+    }
+
+
+def test_hidden_sheets_are_told_and_can_be_chosen() -> None:
+    data = _workbook(_sheet("Shown", "") + _sheet("Secret", attributes='table:style-name="h"'), _HIDDEN)
+    result = convert(data, "json")
+    assert [one["name"] for one in json.loads(result.data)["sheets"]] == ["Shown"]
+    assert codes(result) == {"pages_dropped"}
+    assert json.loads(convert(data, "json", sheet="Secret").data)["sheets"][0]["name"] == "Secret"
+    with pytest.raises(InvalidOption):
+        convert(data, "json", sheet="Other")
+
+
+def test_the_words_of_shapes_are_told() -> None:
+    box = "<draw:frame><draw:text-box><text:p>boxed text</text:p></draw:text-box></draw:frame>"
+    result = convert(_workbook(_sheet("One", f"<table:shapes>{box}</table:shapes>{_ROWS}")), "csv")
+    assert codes(result) == {"text_dropped"}
+
+
+def test_too_many_cells_are_refused() -> None:
+    cell = '<table:table-cell table:number-columns-repeated="16384"><text:p>a</text:p></table:table-cell>'
+    row = f'<table:table-row table:number-rows-repeated="1048576">{cell}</table:table-row>'
+    with pytest.raises(TooLarge):
+        convert(_workbook(_sheet("One", row)), "csv")
+
+
+def test_xlsx_has_numbers_and_merged_cells() -> None:
+    rows = [(Cell("wide", colspan=2, rowspan=2), Cell("007")), (Cell("1.50"),), (Cell("€ 2", value=2), Cell("=A1"))]
+    cells = _cells(sheets.write(Blocks((Table(rows),))))
+    assert '<mergeCell ref="A1:B2"/>' in cells
+    assert all(value in cells for value in ("<v>1.5</v>", "<v>2</v>", ">007<", ">=A1<"))
+    assert "<f>" not in cells
+
+
+def test_json_becomes_a_table() -> None:
+    data = json.dumps([{"name": "a", "size": 1}, {"name": "b", "more": [1]}]).encode()
+    assert convert(data, "csv", "a.json").data.decode() == "name,size,more\na,1,\nb,,[1]\n"
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"a": 1}', b"[1]", b"[" * 100_000, b'{"sheets": [1]}'])
+def test_other_json_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptInput):
+        convert(data, "csv", "a.json")
