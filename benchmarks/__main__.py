@@ -59,12 +59,12 @@ def run_pairs(
     rounds: Rounds = 3,
     seconds: Seconds = 0.3,
     every: Annotated[
-        bool, typer.Option("--all", help="Measure every pair, not only those with a codec's call.")
+        bool, typer.Option("--all", help="Measure every pair of formats with an image, without rivals.")
     ] = False,
     json_file: Json = None,
     readme: Readme = False,
 ) -> None:
-    """Time of conversions by the executor, compared with a direct call of the codec."""
+    """Time of conversions by the executor, compared with calls of libraries and with programs."""
     publish("pairs", pairs.measure(rounds, seconds, every=every), json_file, readme=readme)
 
 

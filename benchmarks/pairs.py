@@ -1,17 +1,23 @@
-"""Conversions by the executor, compared with the call of the codec that they replace, in this process."""
+"""Conversions by the executor, compared with calls of libraries in this process and with programs."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from math import nan
 from pathlib import Path
+from shutil import which
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
+from time import perf_counter
 
 import pillow_heif
 import rawpy
 import typst
+import weasyprint
 from PIL import Image
 from resvg import render, usvg
 
@@ -31,36 +37,44 @@ from benchmarks.measure import (
 from benchmarks.report import Report, Row
 from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
-from engine.planner import Plan
-from engine.registry import load_registry
+from engine.registry import Registry, load_registry
 
-Codec = Callable[..., object]
+Library = Callable[[bytes], object]
+"""The usual call for a conversion, with the content of the file."""
 
-_COLUMNS = ("input", "output", "codec ms", "convertd ms", "ratio", "spread %", "codec CPU ms", "CPU ms", "CPU ratio")
+_COLUMNS = (
+    "file", "output", "rival", "rival ms", "convertd ms", "ratio", "spread %", "rival CPU ms", "CPU ms", "CPU ratio",
+)  # fmt: skip
 _RESOLUTION = 150  # dpi
+_TO_PDF = "--headless --convert-to pdf"
 
 
-def _pillow(encoder: str, **parameters: object) -> Codec:
+@dataclass(frozen=True)
+class Pair:
+    """A conversion of a file, or its change by a tool, and what it is compared with.
+
+    `libraries` are by name. `programs` are commands that read the file, or one with the same content, in its folder.
+    """
+
+    file: str
+    target: str
+    libraries: Mapping[str, Library]
+    programs: Sequence[str] = ()
+    tool: str | None = None
+
+
+def _pillow(encoder: str, **options: object) -> Mapping[str, Library]:
     """Decodes and encodes with Pillow."""
-    return lambda data, **options: Image.open(BytesIO(data)).save(BytesIO(), encoder, **parameters, **options)
+    return {"Pillow": lambda data: Image.open(BytesIO(data)).save(BytesIO(), encoder, **options)}
 
 
-def _heic_to_jpeg(data: bytes, quality: int) -> None:
-    pillow_heif.open_heif(BytesIO(data)).to_pillow().save(BytesIO(), "JPEG", quality=quality)
+def _heic_to_jpeg(data: bytes) -> None:
+    pillow_heif.open_heif(BytesIO(data)).to_pillow().save(BytesIO(), "JPEG", quality=80)
 
 
-def _jpeg_to_heic(data: bytes, quality: int) -> None:
-    pillow_heif.from_pillow(Image.open(BytesIO(data))).save(BytesIO(), quality=quality)
-
-
-def _raw_to_jpeg(data: bytes, quality: int) -> None:
+def _raw_to_jpeg(data: bytes) -> None:
     with rawpy.imread(BytesIO(data)) as raw:
-        Image.fromarray(raw.postprocess(use_camera_wb=True)).save(BytesIO(), "JPEG", quality=quality)
-
-
-def _pdf_to_png(data: bytes) -> None:
-    with pymupdf.open("pdf", data) as document:
-        document[0].get_pixmap(dpi=_RESOLUTION).tobytes("png")
+        Image.fromarray(raw.postprocess(use_camera_wb=True)).save(BytesIO(), "JPEG", quality=80)
 
 
 def _resvg(data: bytes) -> None:
@@ -72,71 +86,110 @@ def _typst(data: bytes) -> None:
     typst.compile(page, format="pdf", sys_inputs={"svg": data.decode()})
 
 
-_TO_JPEG = _pillow("JPEG")
-CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
-    {
-        ("jpeg", "webp"): _pillow("WEBP"),
-        ("jpeg", "jpeg"): _TO_JPEG,
-        ("jpeg", "avif"): _pillow("AVIF"),
-        ("jpeg", "heic"): _jpeg_to_heic,
-        ("jpeg", "png"): _pillow("PNG"),
-        ("jpeg", "tiff"): _pillow("TIFF", compression="tiff_lzw"),
-        ("jpeg", "gif"): _pillow("GIF"),
-        ("png", "webp"): _pillow("WEBP"),
-        **{(name, "jpeg"): _TO_JPEG for name in ("png", "webp", "avif", "tiff", "bmp", "psd")},
-        ("heic", "jpeg"): _heic_to_jpeg,
-        ("dng", "jpeg"): _raw_to_jpeg,
-        ("svg", "png"): _resvg,
-        ("svg", "pdf"): _typst,
-        ("pdf", "png"): _pdf_to_png,
-    }
+def _pages_to_png(data: bytes) -> None:
+    with pymupdf.open("pdf", data) as document:
+        for page in document:
+            page.get_pixmap(dpi=_RESOLUTION).tobytes("png")
+
+
+def _pages_to_text(data: bytes) -> None:
+    with pymupdf.open("pdf", data) as document:
+        "\f".join(page.get_text() for page in document).encode()
+
+
+def _web_page(data: bytes) -> None:
+    weasyprint.HTML(string=data.decode()).write_pdf()
+
+
+PAIRS: Sequence[Pair] = (
+    Pair("photo.heic", "jpeg", {"pillow-heif": _heic_to_jpeg}, ["heif-convert -q 80 photo.heic out.jpg"]),
+    Pair("photo.jpg", "jpeg", _pillow("JPEG", quality="keep"), ["vips copy photo.jpg out.jpg[Q=88]"]),
+    Pair("photo.jpg", "webp", _pillow("WEBP", quality=87), ["vips copy photo.jpg out.webp[Q=87]"]),
+    Pair("photo.jpg", "png", _pillow("PNG"), ["vips copy photo.jpg out.png"]),
+    Pair("huge.jpg", "avif", _pillow("AVIF", quality=70), ["vips copy huge.jpg out.avif[Q=70]"]),
+    Pair("photo.dng", "jpeg", {"rawpy": _raw_to_jpeg}),
+    Pair("photo.psd", "jpeg", _pillow("JPEG", quality=80)),
+    Pair("drawing.svg", "png", {"resvg": _resvg}, ["resvg drawing.svg out.png", "rsvg-convert -o out.png drawing.svg"]),
+    Pair("drawing.svg", "pdf", {"Typst": _typst}),
+    Pair("pages.pdf", "png", {"PyMuPDF": _pages_to_png}, [f"pdftoppm -png -r {_RESOLUTION} pages.pdf page"]),
+    Pair("pages.pdf", "txt", {"PyMuPDF": _pages_to_text}, ["pdftotext pages.pdf out.txt"]),
+    Pair("text.rtf", "pdf", {}, [f"soffice -env:UserInstallation=file:///{{folder}}/profile {_TO_PDF} text.rtf"]),
+    Pair("text.html", "pdf", {"WeasyPrint": _web_page}),
+    Pair("clip.mp4", "gif", {}, ["ffmpeg -y -i clip.mp4 out.gif"]),
+    Pair("clip.mp4", "webp", {}, ["ffmpeg -y -i clip.mp4 -loop 0 out.webp"]),
+    Pair("scan.pdf", "pdf", {}, ["tesseract scan.png out pdf"], tool="pdf-ocr"),
 )
-"""The usual call for a conversion, by input and output format. Calls for lossy formats take a `quality`."""
+"""The conversions that people ask for most, of photos, drawings, documents, clips and scans."""
 
 
 def measure(rounds: int, seconds: float, *, every: bool) -> list[Report]:
-    """Returns the times of the pairs in CODECS, or of `every` pair, for runs of `seconds`."""
+    """Returns the times of PAIRS, or of `every` pair of formats with an image, for runs of `seconds`."""
     registry = load_registry()
-    inputs = workloads.inputs(registry)
-    plans = {
-        (plan.source.name, plan.target.name): plan
-        for plan in registry.catalogue()
-        if plan.source.name in inputs and (every or (plan.source.name, plan.target.name) in CODECS)
-    }
+    if every:
+        inputs = workloads.inputs(registry)
+        found = ((plan.source.name, plan.target.name) for plan in registry.catalogue())
+        pairs: Iterable[Pair] = (Pair(source, target, {}) for source, target in found if source in inputs)
+    else:
+        inputs = workloads.files(registry)
+        pairs = PAIRS
     with TemporaryDirectory() as folder:
-        rows = asyncio.run(_measure(plans, inputs, Path(folder), rounds, seconds))
-    return [Report(f"Conversions of a 2 megapixel image ({rounds} x {seconds:g} s)", _COLUMNS, tuple(rows))]
+        for name, content in inputs.items():
+            (Path(folder) / name).write_bytes(content)
+        rows = asyncio.run(run(registry, pairs, Path(folder), rounds, seconds))
+    return [Report(f"Conversions ({rounds} x {seconds:g} s)", _COLUMNS, tuple(rows))]
 
 
-async def _measure(
-    plans: Mapping[tuple[str, str], Plan], inputs: Mapping[str, bytes], folder: Path, rounds: int, seconds: float
-) -> list[Row]:
-    executor = LocalExecutor(1)
+async def run(registry: Registry, pairs: Iterable[Pair], folder: Path, rounds: int, seconds: float) -> list[Row]:
+    """Measures the pairs, whose files are in a folder. Returns a row for each rival that is installed."""
+    executor = LocalExecutor(os.cpu_count() or 1)
     await executor.start()
     rows: list[Row] = []
-    for pair, plan in plans.items():
-        source = folder / pair[0]
-        source.write_bytes(inputs[pair[0]])
-        convert = partial(run_job, executor, Task.of(plan), source)
-        variants: dict[str, Variant] = {"convertd": partial(repeat, convert, seconds)}
-        if pair in CODECS:
-            variants["codec"] = partial(repeat, partial(call_codec, plan, inputs[pair[0]]), seconds)
-        rows.append(_row(pair, await interleaved(variants, rounds)))
+    for pair in pairs:
+        source = folder / pair.file
+        content = source.read_bytes()
+        plan = registry.plan([registry.identify_content(content, pair.file)], pair.target, pair.tool)
+        variants: dict[str, Variant] = {"": partial(repeat, partial(run_job, executor, Task.of(plan), source), seconds)}
+        for name, call in pair.libraries.items():
+            variants[name] = partial(repeat, partial(_call, call, content), seconds)
+        for command in pair.programs:
+            program, *arguments = shlex.split(command.format(folder=folder))
+            if which(program):
+                variants[program] = partial(_repeat_program, [program, *arguments], folder, seconds)
+        own, *rivals = (await interleaved(variants, rounds)).items()
+        rows += [_row(pair, own[1], *rival) for rival in rivals or [("", [])]]
     await executor.close()
     return rows
 
 
-async def call_codec(plan: Plan, data: bytes) -> None:
-    """Calls the codec of the plan's formats, with the default quality of convertd: that of the input if it has one."""
-    options = {"quality": plan.options["quality"].default or "keep"} if plan.target.lossy else {}
-    CODECS[plan.source.name, plan.target.name](data, **options)
+async def _call(library: Library, content: bytes) -> None:
+    library(content)
 
 
-def _row(pair: tuple[str, str], runs: Mapping[str, list[Run]]) -> Row:
+async def _repeat_program(command: Sequence[str], folder: Path, seconds: float) -> Run:
+    """Runs a program one time after the other, once at least, after a warm-up. Raises CalledProcessError."""
+    await asyncio.to_thread(_run_program, command, folder)
+    times: list[tuple[float, float]] = []
+    while sum(elapsed for elapsed, _ in times) < seconds:
+        times.append(await asyncio.to_thread(_run_program, command, folder))
+    latencies, cpu = zip(*times, strict=True)
+    return Run(latencies, len(times) / sum(latencies), sum(cpu) / len(times))
+
+
+def _run_program(command: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Runs a program in a folder. Returns its seconds and CPU seconds. Raises CalledProcessError."""
+    started = perf_counter()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return perf_counter() - started, used.ru_utime + used.ru_stime
+
+
+def _row(pair: Pair, own: list[Run], name: str, rival: list[Run]) -> Row:
     """Times per conversion: medians over the rounds. The spread is measured for the executor."""
-    own = runs["convertd"]
-    codec = runs.get("codec")
-    if codec is None:
-        return *pair, nan, p50_ms(own), nan, spread(own), nan, cpu_ms(own), nan
-    times = (p50_ms(codec), p50_ms(own), throughput_ratio(codec, own), spread(own))
-    return *pair, *times, cpu_ms(codec), cpu_ms(own), cpu_ratio(own, codec)
+    head = pair.file, pair.tool or pair.target, name
+    if not rival:
+        return *head, nan, p50_ms(own), nan, spread(own), nan, cpu_ms(own), nan
+    times = (p50_ms(rival), p50_ms(own), throughput_ratio(rival, own), spread(own))
+    return *head, *times, cpu_ms(rival), cpu_ms(own), cpu_ratio(own, rival)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import httpx
 
 from benchmarks.libraries import PILLOW
-from benchmarks.load_generator import LoadPlan
+from benchmarks.load_generator import LoadPlan, generate_load
 from benchmarks.measure import (
     Run,
     Variant,
@@ -29,9 +29,15 @@ from benchmarks.measure import (
 )
 from benchmarks.processes import ConvertdServer, free_port
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, required
-from benchmarks.workloads import PHOTO, TINY, Workload
+from benchmarks.workloads import LONG, PHOTO, TINY, Workload
 from storage.database import Database, Transaction
 from storage.tables import accounts, api_keys, ledger
+
+LONG_JOBS = 8
+"""The number of long encodes of other accounts, beside which tiny requests are measured."""
+
+BESIDE = f"1 connection beside {LONG_JOBS} AVIF encodes"
+"""The name of a load of one connection meanwhile."""
 
 FREE = "free account"
 """The name of a load of 16 connections of an account that has bought nothing."""
@@ -126,7 +132,7 @@ def measure(rounds: int, seconds: float) -> list[Report]:
     """Returns the results of both workloads, and of the requirements, for runs of `seconds`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        for workload in (TINY, PHOTO):
+        for workload in (TINY, PHOTO, LONG):
             workload.write(folder)
         server = stack.enter_context(running(folder))
         sleep(_IDLE_SECONDS)
@@ -136,6 +142,7 @@ def measure(rounds: int, seconds: float) -> list[Report]:
             **{connections_title(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
             FREE: replace(server, keys=(server.free_key,)).variant(TINY, folder, seconds, 16),
             **{in_turn_title(count): server.variant(TINY, folder, seconds, 16, accounts=count) for count in IN_TURN},
+            BESIDE: partial(_beside_long_jobs, server, folder, seconds),
             "1 job per process": single.variant(TINY, folder, seconds, 16),
         }
         photo: dict[str, Variant] = {
@@ -148,6 +155,16 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         table(f"{PHOTO.title} ({rounds} x {seconds:g} s)", photo_runs),
         Report("Requirements", COLUMNS, tuple(_requirements(tiny_runs, photo_runs, server.ready_seconds, idle_memory))),
     ]
+
+
+async def _beside_long_jobs(server: Server, folder: Path, seconds: float) -> Run:
+    """Runs tiny requests of the first account while each of the others has one long encode at any time."""
+    others = replace(server, keys=server.keys[1:]).plan(LONG, folder, 2 * seconds, LONG_JOBS, accounts=LONG_JOBS)
+    encodes = asyncio.create_task(generate_load(others))
+    try:
+        return await server.variant(TINY, folder, seconds, 1)()
+    finally:
+        await encodes
 
 
 async def _measure(tiny: Mapping[str, Variant], photo: Mapping[str, Variant], rounds: int) -> tuple[Runs, Runs]:
@@ -169,6 +186,7 @@ def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: fl
         at_most("seconds until ready", ready_seconds, 3),
         at_most("idle memory of all processes, MiB", idle_memory, 250),
         at_most("tiny, 1 connection: p50, ms", p50_ms(tiny["1 connection"]), 4),
+        at_most(f"tiny, {BESIDE}: p50, ms", p50_ms(tiny[BESIDE]), 10),
         at_most("tiny, 16 connections: CPU, ms", cpu_ms(tiny["16 connections"]), 2.4),
         at_most(f"tiny, {FREE}: CPU, ms", cpu_ms(tiny[FREE]), 2.4),
         *(

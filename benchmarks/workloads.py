@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 
+import av
 import numpy as np
 import tifffile
 from PIL import Image
@@ -21,7 +22,12 @@ _MEGAPIXELS_12 = (4288, 2848)
 _MEGAPIXELS_24 = (6000, 4000)
 _DRAWING_SIZE = (1000, 700)
 _PAGE_SIZE = (600, 840)  # points
+_PAGES = 100  # of long documents
+_PARAGRAPHS = 5  # in files of one text
 _SHAPES = 400  # circles in the vector image
+_CLIP_SIZE = (640, 360)
+_FRAMES, _FRAME_RATE = 75, 25  # of the clip; per second
+_SCAN_RESOLUTION = 200  # dpi
 _SENTENCE, _SENTENCES = "Files are converted from one format into another. ", 60  # a page repeats the sentence so often
 _DNG_TAGS = (  # code, TIFF type, count, value
     (33421, 3, 2, (2, 2)),  # CFARepeatPatternDim
@@ -34,6 +40,7 @@ _DNG_TAGS = (  # code, TIFF type, count, value
 )
 
 
+@lru_cache(maxsize=1)
 def photo(size: tuple[int, int]) -> Image.Image:
     """Returns the same image at each call: smooth shapes of all sizes, and noise as of a sensor."""
     random = np.random.default_rng(seed=7)
@@ -72,8 +79,48 @@ def inputs(registry: Registry, size: tuple[int, int] = _MEGAPIXELS_2) -> dict[st
             origin = registry.formats[source]
             is_vector = name in ("pdf", "eps")
             if is_vector == (source == "svg") and registry.formats[name] in registry.targets(origin):
-                made[name] = pipeline.run(registry.plan([origin], name), [content]).data
+                made[name] = _converted(registry, source, content, name)
     return made
+
+
+def files(registry: Registry, size: tuple[int, int] = _MEGAPIXELS_12) -> dict[str, bytes]:
+    """Returns files as people have them by name: two photos, a drawing, documents, a clip and a scan."""
+    text = f"{_SENTENCE * _SENTENCES}\n" * _PARAGRAPHS
+    with pymupdf.open("pdf", document(1)) as made:
+        scan = bytes(made[0].get_pixmap(dpi=_SCAN_RESOLUTION).tobytes("png"))
+    return {
+        "photo.jpg": encoded(size, "JPEG"),
+        "photo.heic": _converted(registry, "png", encoded(size, "PNG"), "heic"),
+        "photo.dng": _dng(size),
+        "photo.psd": _psd(size),
+        "huge.jpg": encoded((size[0] * 3 // 2, size[1] * 3 // 2), "JPEG"),
+        "drawing.svg": drawing(),
+        "pages.pdf": document(_PAGES),
+        "text.rtf": f"{{\\rtf1 {text}}}".replace("\n", "\\par ").encode(),
+        "text.html": f"<!DOCTYPE html><title>Text</title>{''.join(f'<p>{one}' for one in text.splitlines())}".encode(),
+        "clip.mp4": _clip(),
+        "scan.png": scan,
+        "scan.pdf": _converted(registry, "png", scan, "pdf"),
+    }
+
+
+def _converted(registry: Registry, source: str, content: bytes, target: str) -> bytes:
+    return pipeline.run(registry.plan([registry.formats[source]], target), [content]).data
+
+
+def _clip() -> bytes:
+    """Frames that move over a photo."""
+    width, height = _CLIP_SIZE
+    whole = np.asarray(photo((width + _FRAMES, height + _FRAMES)))
+    file = BytesIO()
+    with av.open(file, "w", format="mp4") as made:
+        stream = made.add_stream("libx264", rate=_FRAME_RATE)
+        stream.width, stream.height = _CLIP_SIZE
+        for step in range(_FRAMES):
+            pixels = np.ascontiguousarray(whole[step : step + height, step : step + width])
+            made.mux(stream.encode(av.VideoFrame.from_ndarray(pixels)))
+        made.mux(stream.encode())
+    return file.getvalue()
 
 
 def drawing() -> bytes:
@@ -155,11 +202,11 @@ _PNG = {"output_format": "png"}
 _WEBP = {"output_format": "webp", "quality": "80"}
 _JPEG = {"output_format": "jpeg", "quality": "85"}
 _PAGE_AT_150_DPI = (1250, 1750)
-_MERGED_PAGES = 100  # pages in each of the two files
 
 TINY = image("64x64 PNG to JPEG", "tiny.png", TINY_SIZE, "PNG", _JPEG)
 PHOTO = image("2 megapixel JPEG to WebP", "photo.jpg", _MEGAPIXELS_2, "JPEG", _WEBP)
 LARGE = image("12 megapixel JPEG to WebP", "large.jpg", _MEGAPIXELS_12, "JPEG", _WEBP)
+LONG = image("12 megapixel JPEG to AVIF", "large.jpg", _MEGAPIXELS_12, "JPEG", {"output_format": "avif"})
 THUMBNAIL = image("24 megapixel JPEG to 800 pixels", "huge.jpg", _MEGAPIXELS_24, "JPEG", {**_JPEG, "width": "800"})
 DRAWING = Workload("SVG to PNG", "drawing.svg", drawing, _PNG, partial(_is_image, "PNG", _DRAWING_SIZE))
 PAGE = Workload(
@@ -185,11 +232,11 @@ DELETION = Workload(
     endpoint="pdf/delete-pages",
 )
 MERGE = Workload(
-    title=f"merge of two PDFs of {_MERGED_PAGES} pages",
+    title=f"merge of two PDFs of {_PAGES} pages",
     file="merged.pdf",
-    make=partial(document, _MERGED_PAGES),
+    make=partial(document, _PAGES),
     fields={},
-    check=partial(_has_pages, 2 * _MERGED_PAGES),
+    check=partial(_has_pages, 2 * _PAGES),
     endpoint="pdf/merge",
     file_field="files[]",
     copies=2,

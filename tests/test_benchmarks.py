@@ -22,6 +22,7 @@ from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import ServerProcess, child_processes, process_status, process_tree
 from benchmarks.report import Report, at_most, info, write_readme
+from engine import pipeline
 from engine.registry import load_registry
 from tests.support.samples.pdf_images import PHOTO, flate, image_document
 from tests.support.servers.in_process import eventually
@@ -159,17 +160,32 @@ def test_every_input_can_be_made() -> None:
     registry = load_registry()
     made = workloads.inputs(registry, workloads.TINY_SIZE)
 
-    assert {source for source, _ in pairs.CODECS} <= made.keys()
     for name, content in made.items():
         assert registry.identify_content(content) == registry.formats[name]
 
 
-async def test_the_usual_call_of_each_codec_works() -> None:
+@pytest.mark.long
+async def test_rivals_of_pairs_do_the_same() -> None:
     registry = load_registry()
-    made = workloads.inputs(registry, workloads.TINY_SIZE)
+    files = workloads.files(registry, workloads.TINY_SIZE)
 
-    for source, target in pairs.CODECS:
-        await pairs.call_codec(registry.plan([registry.formats[source]], target), made[source])
+    for pair in pairs.PAIRS:
+        plan = registry.plan([registry.identify_content(files[pair.file], pair.file)], pair.target, pair.tool)
+        assert pipeline.run(plan, [files[pair.file]]).data
+        for library in pair.libraries.values():
+            library(files[pair.file])
+
+
+async def test_pairs_are_measured_beside_programs(tmp_path: Path) -> None:
+    (tmp_path / "drawing.svg").write_bytes(workloads.drawing())
+    programs = ["cp drawing.svg {folder}/out", "no-such-program drawing.svg"]
+    pair = pairs.Pair("drawing.svg", "png", {"nothing": len}, programs)
+
+    rows = await pairs.run(load_registry(), [pair], tmp_path, 1, 0.01)
+
+    assert [row[:3] for row in rows] == [("drawing.svg", "png", name) for name in ("nothing", "cp")]
+    assert (tmp_path / "out").read_bytes() == workloads.drawing()
+    assert all(float(cell) > 0 for row in rows for cell in (*row[3:6], *row[8:9]))
 
 
 def test_cpu_time_includes_ended_children() -> None:

@@ -1,6 +1,7 @@
 """Name trees and number trees of PDF as lists, unique names, and the page labels in a number tree."""
 
 from collections.abc import Collection, Iterable
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
@@ -28,13 +29,13 @@ def read_number_tree(root: Object | None) -> Numbers:
 
 def make_name_tree(entries: Iterable[tuple[bytes, Any]]) -> Dictionary:
     """A name tree with one node."""
-    flat = [part for key, value in sorted(entries, key=_key) for part in (String(key), value)]
+    flat = [part for key, value in sorted(entries, key=itemgetter(0)) for part in (String(key), value)]
     return Dictionary(Names=Array(flat))
 
 
 def make_number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
     """A number tree with one node."""
-    return Dictionary(Nums=Array([part for pair in sorted(entries, key=_key) for part in pair]))
+    return Dictionary(Nums=Array([part for pair in sorted(entries, key=itemgetter(0)) for part in pair]))
 
 
 def unique_name(name: bytes, used: Collection[bytes]) -> bytes:
@@ -64,7 +65,7 @@ def empty(item: Object) -> None:
 def page_labels(root: Object, count: int) -> list[Label]:
     """The label of every page; 1, 2, 3 … by default."""
     labels: list[Label] = [("/D", None, number) for number in range(1, count + 1)]
-    for first, row in sorted(read_number_tree(root.get("/PageLabels")), key=_key):
+    for first, row in sorted(read_number_tree(root.get("/PageLabels")), key=itemgetter(0)):
         if isinstance(row, Dictionary) and first >= 0:
             style = row.get("/S")
             prefix = row.get("/P")
@@ -105,7 +106,3 @@ def _pairs(root: Object | None, leaf: str) -> list[tuple[Any, Any]]:
         pairs += zip(flat[::2], flat[1::2], strict=False)
         nodes += reversed(list(node.get("/Kids") or ()))
     return pairs
-
-
-def _key(entry: tuple[Any, Any]) -> Any:
-    return entry[0]

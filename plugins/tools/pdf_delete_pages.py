@@ -24,12 +24,8 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
     count = page_count(document)
     indices = sorted(PageRanges.parse(pages).indexes(count))
     if len(indices) == count:
-        raise InvalidOption(
-            "At least one page must remain.",
-            reason="out_of_range",
-            param="pages",
-            details={"page_count": count},
-        )
+        message = "At least one page must remain."
+        raise InvalidOption(message, reason="out_of_range", param="pages", details={"page_count": count})
     form_fields.remove_signatures(document)
     parts.keep_pages(document, sorted({*range(count)}.difference(indices)))
     return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})

@@ -37,11 +37,8 @@ def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: Inpu
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
     pages = sum(map(page_count, documents))
     if pages > _MAX_MERGED_PAGES:
-        raise TooLarge(
-            f"The files have {pages} pages in total; the limit is {_MAX_MERGED_PAGES}.",
-            reason="pages",
-            details={"max_pages": _MAX_MERGED_PAGES, "pages": pages},
-        )
+        message = f"The files have {pages} pages in total; the limit is {_MAX_MERGED_PAGES}."
+        raise TooLarge(message, reason="pages", details={"max_pages": _MAX_MERGED_PAGES, "pages": pages})
     if any(document.is_encrypted for document in documents):
         FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
     if not all(archive_claims.is_same_claim(documents[0], document) for document in documents[1:]):

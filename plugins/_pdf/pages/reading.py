@@ -50,11 +50,8 @@ def _has_repeated_pages(document: pymupdf.Document) -> bool:
     except RuntimeError:
         kind, count = document.xref_get_key(document.pdf_catalog(), "Pages/Count")
     if kind == "int" and int(count) > _MAX_REPEATED_PAGES:
-        raise TooLarge(
-            f"The file has {count} pages, of which some are the same; the limit is {_MAX_REPEATED_PAGES}.",
-            reason="pages",
-            details={"max_pages": _MAX_REPEATED_PAGES, "pages": int(count)},
-        )
+        message = f"The file has {count} pages, of which some are the same; the limit is {_MAX_REPEATED_PAGES}."
+        raise TooLarge(message, reason="pages", details={"max_pages": _MAX_REPEATED_PAGES, "pages": int(count)})
     return True
 
 

@@ -66,13 +66,10 @@ def plain_blocks(page: pymupdf.Page, text: pymupdf.TextPage | None = None) -> li
         block = Block(tuple(box), "\n".join(lines))
         if kind == pymupdf.mupdf.FZ_STEXT_BLOCK_TEXT and block.text.strip():
             may_have_columns = len(lines) > 1 and _is_running(block)
-            boxes = [_box(line.m_internal.bbox) for line in stored[number]] if may_have_columns else []
+            areas = (line.m_internal.bbox for line in (stored[number] if may_have_columns else ()))
+            boxes = [(area.x0, area.y0, area.x1, area.y1) for area in areas]
             blocks += _columns(block, [*map(Block, boxes, lines)]) if len(boxes) == len(lines) else [block]
     return blocks
-
-
-def _box(area: Any) -> Box:
-    return area.x0, area.y0, area.x1, area.y1
 
 
 def stored_blocks(page: pymupdf.Page) -> list[Block]:
