@@ -21,7 +21,7 @@ from engine import CorruptInput, FidelityWarning, TooLarge, call_within
 from engine.mupdf import pymupdf
 from plugins._fonts.characters import is_drawn, is_emoji
 from plugins._fonts.choice import FontChooser
-from plugins._pdf.text.books import finished
+from plugins._pdf.text.books import select
 from plugins._text import zip_archives
 from plugins._text.markup import check_elements, warn_not_loaded
 from plugins._text.paper import MARGIN, Paper
@@ -128,7 +128,7 @@ def lay_out(
         for link in page.get_links():
             if link.get("uri", "").startswith(_BASE):
                 page.delete_link(link)
-    return finished(made, pages)
+    return select(made, pages)
 
 
 def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChooser) -> bytes:

@@ -87,6 +87,11 @@ def finished(made: pymupdf.Document, pages: str | None) -> pymupdf.Document:
     """The selected pages of a PDF that MuPDF has made, with its characters as PDF has them."""
     _correct_characters(made)
     made.subset_fonts()
+    return select(made, pages)
+
+
+def select(made: pymupdf.Document, pages: str | None) -> pymupdf.Document:
+    """The document without the pages that are not selected. Raises InvalidOption."""
     indexes = PageRanges.parse(pages or "all").indexes(made.page_count)
     if indexes != list(range(made.page_count)):
         made.select(indexes)
