@@ -134,7 +134,7 @@ class BaseHandler(RequestHandler):
             if queued:
                 self.services.admission.check(self.client().tenant)
             account = self.authorization.account
-            self.input.expect_body(self.max_body, account, self.create_work_file, self.services.detector)
+            self.input.expect_body(self.max_body, account, self.services, self.connection)
         except Exception as error:
             await self._refuse(error)
 

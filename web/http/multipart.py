@@ -159,6 +159,7 @@ class MultipartBody:
         """Closes the files."""
         for part in self._files:
             part.file.close()
+        self._parser.callbacks = {}  # they refer to this object, which the garbage collector would have to find
 
     @cached_property
     def form(self) -> Form:

@@ -6,13 +6,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 from tornado.httputil import HTTPServerRequest
 
-from engine.executor.detector import Detector
 from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
@@ -20,8 +19,10 @@ from web.api.fields import IdempotencyHeader
 from web.api.headers import parse_header
 from web.api.operations import JSON_FORM, Operation
 from web.api.output_fields import KeptFields
-from web.http.multipart import CreateFile, Form, MultipartBody, no_file
+from web.http.connections import Connection
+from web.http.multipart import Form, MultipartBody, no_file
 from web.services.accounts.accounts import Account
+from web.services.container import Services
 from web.services.conversions.conversion_plan import read_outputs
 from web.services.conversions.conversion_request import OutputRequest, RemoteFile, Upload
 from web.services.conversions.idempotency import IdempotentRequest
@@ -137,7 +138,7 @@ class RequestInput:
         self._has_json = operation is not None and operation.json is not None
         self._given: dict[str, OptionValue] = {}
 
-    def expect_body(self, max_size: int, account: Account | None, create_file: CreateFile, detector: Detector) -> None:
+    def expect_body(self, max_size: int, account: Account | None, services: Services, connection: Connection) -> None:
         """Prepares to receive the body: a form if the operation has one, else at most `max_size` bytes.
 
         Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
@@ -168,8 +169,8 @@ class RequestInput:
                 texts,
                 max_file_size=account.tier.max_file_size,
                 length=length,
-                create_file=create_file,
-                detector=detector,
+                create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
+                detector=services.detector,
             )
 
     def check_query(self, operation: Operation) -> None:
