@@ -5,7 +5,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
@@ -75,7 +75,7 @@ class PlainForm(MemoryBody):
     """
 
     def __init__(
-        self, content_type: str, names: tuple[str, ...], files: Sequence[str], limit: int, length: int = 0
+        self, content_type: str, names: Collection[str], files: Sequence[str], limit: int, length: int = 0
     ) -> None:
         super().__init__(limit, length)
         self._files = files
@@ -134,6 +134,7 @@ class RequestInput:
         self._request = request
         self._form_fields = operation.form if operation else None
         self._additional = operation.additional_files if operation else ()
+        self._text_names = operation.text_names if operation else frozenset()
         self.has_form = self._form_fields is not None
         self._has_json = operation is not None and operation.json is not None
         self._given: dict[str, OptionValue] = {}
@@ -158,15 +159,14 @@ class RequestInput:
             return
         assert account is not None  # operations with files need an account
         files = (form.file, *self._additional)
-        texts = (*form.text_names, *self.options)
         if form.urls is not None and media_type in _PLAIN_FORMS:
             names = [name for file in files if not file.or_text for name in file.names]
-            self.body = PlainForm(content_type, texts, names, max_size, length)
+            self.body = PlainForm(content_type, self._text_names, names, max_size, length)
         else:
             self.body = MultipartBody(
                 parameters.get(b"boundary", b"") if media_type == _MULTIPART else b"",
                 files,
-                texts,
+                self._text_names,
                 max_file_size=account.tier.max_file_size,
                 length=length,
                 create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),

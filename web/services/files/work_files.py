@@ -49,10 +49,6 @@ def of_worker() -> Iterator[None]:
         raise OtherResult from None
 
 
-def _nothing() -> None:
-    """Deletes nothing."""
-
-
 @dataclass(frozen=True)
 class StoredContent:
     """A blob with the content of a work file: its key, its size in bytes and its SHA-256, if that is to be checked.
@@ -63,7 +59,7 @@ class StoredContent:
     key: str
     size: int
     digest: str | None = None
-    delete: Callable[[], None] = _nothing
+    delete: Callable[[], None] = lambda: None
 
 
 class WorkFile(AbstractContextManager["WorkFile"]):
@@ -233,7 +229,7 @@ class WorkFiles:
         try:
             return WorkFile(self, account, give_up)
         except OSError:
-            self.open_files -= {account: 1}
+            _give_back(self.open_files, account, 1)
             raise
 
     def take_memory(self, file: WorkFile, size: int) -> bool:
@@ -264,8 +260,8 @@ class WorkFiles:
 
     def release(self, file: WorkFile) -> None:
         """Counts a file as closed."""
-        self.open_files -= {file.account: 1}
-        self.used_space -= {file.account: file.on_disk}
+        _give_back(self.open_files, file.account, 1)
+        _give_back(self.used_space, file.account, file.on_disk)
         self._on_disk.discard(file)
         self.release_memory(file)
 
@@ -332,6 +328,12 @@ def _take(used: Counter[str], account: str, amount: int, limit: int) -> None:
     if used[account] + amount > free:
         raise too_many_uploads()
     used[account] += amount
+
+
+def _give_back(used: Counter[str], account: str, amount: int) -> None:
+    used[account] -= amount
+    if not used[account]:
+        del used[account]
 
 
 def _digest(descriptor: int) -> str:
