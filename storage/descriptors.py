@@ -42,8 +42,8 @@ def write_all(descriptor: int, data: bytes | bytearray) -> None:
         unwritten = unwritten[os.write(descriptor, unwritten) :]
 
 
-def copy(source: int, target: int) -> None:
-    """Copies the whole source to the target's position. Blocks."""
+def copy(source: int, target: int, size: int) -> None:
+    """Copies the first `size` bytes of the source, or all if there are fewer, to the target's position. Blocks."""
     copied = 0
-    while sent := os.sendfile(target, source, copied, 1 << 30):
+    while sent := os.sendfile(target, source, copied, size - copied):
         copied += sent

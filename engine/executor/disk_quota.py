@@ -17,8 +17,8 @@ from engine.executor import tasks
 from engine.executor.tasks import TaskLimits
 from engine.executor.worker_process import WorkerProcess, descendants, memory_of
 
+INTERVAL = 0.25  # seconds; a task can exceed a quota by some hundred megabytes in this time
 _PREFIX = "convertd-workers-"
-_INTERVAL = 0.25  # seconds; a task can exceed a quota by some hundred megabytes in this time
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 
@@ -93,20 +93,19 @@ def _remove_unused(path: Path) -> None:
 async def watch_quotas(process: WorkerProcess, limits: TaskLimits, initial_memory: int) -> ConversionError:
     """Kills a process whose folder exceeds the quota on disk space, or that exceeds the memory limit with its children.
 
-    Looks every quarter of a second, until it is cancelled. The process has used `initial_memory` bytes before its first
-    task. Returns the error, which names the quota.
+    Looks now and every quarter of a second, until it is cancelled. The process has used `initial_memory` bytes before
+    its first task. Returns the error, which names the quota.
     """
-    while True:
-        await asyncio.sleep(_INTERVAL)
-        error: ConversionError
+    error: ConversionError | None = None
+    while error is None:
         if await asyncio.to_thread(_exceeds_disk_quota, process.folder, limits.scratch, limits.files):
             error = tasks.quota_error(limits)
         elif await asyncio.to_thread(_exceeds_memory, process.pid, limits.memory + initial_memory):
             error = OutOfMemory("The processes of the conversion exceeded its memory limit together.")
         else:
-            continue
-        process.kill()
-        return error
+            await asyncio.sleep(INTERVAL)
+    process.kill()
+    return error
 
 
 def _exceeds_disk_quota(folder: Path, max_bytes: int, max_files: int) -> bool:

@@ -8,7 +8,7 @@ import signal
 import socket
 import stat
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Protocol
 from engine import sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
 from engine.executor import preload, tasks
-from engine.executor.disk_quota import BaseFolder, watch_quotas
+from engine.executor.disk_quota import INTERVAL, BaseFolder, watch_quotas
 from engine.executor.forkserver import ForkServer, task_environment
 from engine.executor.pool import Worker, WorkerPool
 from engine.executor.task_time import TaskTime
@@ -190,8 +190,9 @@ class LocalExecutor:
     ) -> TaskResult:
         output = descriptors[-1]
         for _ in range(ATTEMPTS):
-            os.ftruncate(output, 0)
-            os.lseek(output, 0, os.SEEK_SET)
+            if os.lseek(output, 0, os.SEEK_END):
+                os.ftruncate(output, 0)
+                os.lseek(output, 0, os.SEEK_SET)
             with suppress(NotStarted):
                 async with self.pool.worker(account, own_process=task.own_process, template=task.template) as worker:
                     request = Request(account, limits, worker.final, task)
@@ -208,11 +209,7 @@ class LocalExecutor:
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
         limits = TaskLimits()
-        async with (
-            self._slots,
-            TaskTime(limits).limited(),
-            self.pool.worker("", own_process=True) as worker,
-        ):
+        async with self._slots, TaskTime(limits).limited(), self.pool.worker("", own_process=True) as worker:
             return tasks.parse_report(await send_request(worker, Request("", limits, final=True), []))
 
     async def ready(self) -> bool:
@@ -227,29 +224,34 @@ class NotStarted(Exception):
 async def send_request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
     """Returns the worker's reply. Raises ConversionError if it ends without one, and NotStarted."""
     process = worker.process
-    quotas = asyncio.create_task(watch_quotas(process, request.limits, worker.initial[0]))
+    loop = asyncio.get_running_loop()
+    watch = partial(watch_quotas, process, request.limits, worker.initial[0])
+    quotas = list[asyncio.Task[ConversionError]]()
+    timer = loop.call_later(INTERVAL, lambda: quotas.append(loop.create_task(watch())))
     reply = b""
     try:
         with suppress(ConnectionError):
             socket.send_fds(process.connection, [request.encode()], descriptors)
             # One byte more than a reply can have: a longer message is unreadable.
-            reply = await asyncio.get_running_loop().sock_recv(process.connection, tasks.MAX_MESSAGE + 1)
+            reply = await loop.sock_recv(process.connection, tasks.MAX_MESSAGE + 1)
         if not reply:
             # The process reads through the same open files, so their offsets are shared.
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
                 raise NotStarted
             exitcode = await process.exitcode(_EXIT_TIMEOUT)
-            raise quotas.result() if quotas.done() else tasks.exit_error(exitcode)
+            raise next((one.result() for one in quotas if one.done()), tasks.exit_error(exitcode))
         return reply
     finally:
-        quotas.cancel()
+        timer.cancel()
+        for one in quotas:
+            one.cancel()
 
 
 @contextmanager
 def reopen(files: Sequence[int]) -> Iterator[list[int]]:
     """Opens the files again, so that a task can neither write to them nor depend on their position."""
-    with ExitStack() as stack:
-        opened = []
+    opened: list[int] = []
+    try:
         for descriptor in files:
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # opening a named pipe would block
@@ -257,5 +259,7 @@ def reopen(files: Sequence[int]) -> Iterator[list[int]]:
                 opened.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC))
             except OSError as error:
                 raise StepFailed("The files of the task cannot be opened.") from error
-            stack.callback(os.close, opened[-1])
         yield opened
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

@@ -196,7 +196,7 @@ def _copy(file: int, path: Path) -> int:
     """Copies a file to a new one, and returns the descriptor of the copy."""
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
     try:
-        copy(file, target)
+        copy(file, target, os.fstat(file).st_size)
     except BaseException:
         os.close(target)
         path.unlink()

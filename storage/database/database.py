@@ -3,10 +3,10 @@
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import peewee
@@ -163,7 +163,7 @@ def _notify(transaction: Transaction, channel: str, messages: Sequence[str]) -> 
 
 
 class SqliteWriter:
-    """Runs functions in groups of at most 64: one transaction with one savepoint per function, one commit.
+    """Runs functions in groups of at most 64: one transaction, with a savepoint for each of several, one commit.
 
     A commit waits for the disk, unless that is needed for none of the group. SQLite has one writer at a time, so a
     commit per function would make each wait for the disk in turn. A function that raises is rolled back alone. `clock`
@@ -173,28 +173,29 @@ class SqliteWriter:
     def __init__(self, connection: peewee.SqliteDatabase, clock: Callable[[], float]) -> None:
         self._connection = connection
         self._clock = clock
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="database-writer")
-        self._waiting: deque[Call[Any]] = deque()
-        self._scheduled = False  # whether the thread will take what waits
+        self._waiting: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._synced = True
+        self._thread = threading.Thread(target=self._run_groups, name="database-writer", daemon=True)
+        self._thread.start()
 
     def submit(self, call: Call[Any]) -> None:
-        """Runs the call in the next group."""
-        self._waiting.append(call)
-        if not self._scheduled:
-            self._scheduled = True
-            self._thread.submit(self._run_groups)
+        """Runs the call in the next group. Raises RuntimeError after `close`."""
+        if not self._thread.is_alive():
+            raise RuntimeError("The database is closed.")
+        self._waiting.put(call)
 
     def close(self) -> None:
         """Waits for all submitted functions and closes the connection. Blocks."""
-        self._thread.submit(self._connection.close).result()
-        self._thread.shutdown()
+        self._waiting.put(None)
+        self._thread.join()
 
     def _run_groups(self) -> None:
-        # Reset first: a call that is added from now on schedules another run, in case the loop misses it.
-        self._scheduled = False
-        while group := [self._waiting.popleft() for _ in range(min(len(self._waiting), _GROUP_SIZE))]:
-            self._run(group)
+        while first := self._waiting.get():
+            others = [self._waiting.get() for _ in range(min(self._waiting.qsize(), _GROUP_SIZE - 1))]
+            self._run([first, *filter(None, others)])
+            if None in others:
+                break
+        self._connection.close()
 
     def _run(self, group: Sequence[Call[Any]]) -> None:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
@@ -232,8 +233,9 @@ class SqliteWriter:
 
         Returns a function for each call that passes its result or error to its caller.
         """
+        run = self._run_call if len(calls) > 1 else self._run_in_transaction
         try:
-            outcomes = [self._run_call(call) for call in calls]
+            outcomes = [run(call) for call in calls]
             self._connection.execute_sql("COMMIT")
         except BaseException:
             if self._in_transaction():
@@ -245,16 +247,17 @@ class SqliteWriter:
         """Runs the call in a savepoint. Raises if SQLite has rolled the whole transaction back."""
         self._connection.execute_sql("SAVEPOINT call")
         try:
-            result = call.run(Transaction(self._connection, int(self._clock())))
+            outcome = self._run_in_transaction(call)
         except BaseException as error:
             if not self._in_transaction():
                 raise
             self._connection.execute_sql("ROLLBACK TO call")
-            outcome: Callable[[], None] = partial(call.fail, translate(error))
-        else:
-            outcome = partial(call.finish, result)
+            outcome = partial(call.fail, translate(error))
         self._connection.execute_sql("RELEASE call")
         return outcome
+
+    def _run_in_transaction(self, call: Call[R]) -> Callable[[], None]:
+        return partial(call.finish, call.run(Transaction(self._connection, int(self._clock()))))
 
     def _in_transaction(self) -> bool:
         return bool(self._connection.connection().in_transaction)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, Literal, TypeVar
 
 from engine.conversions import AnyTool
@@ -113,11 +114,6 @@ class FormFields:
     def files(self) -> tuple[FileField, ...]:
         """All fields with files."""
         return (self.file, *self.additional)
-
-    @cached_property
-    def text_names(self) -> tuple[str, ...]:
-        """The names of the text fields."""
-        return (*field_names(self.fields), *(field_names(self.urls) if self.urls else ()))
 
 
 @dataclass(frozen=True)
@@ -224,6 +220,12 @@ class Operation:
     def takes_several(self) -> bool:
         """Whether the form has several files to process."""
         return self.form is not None and self.form.file.maximum > 1
+
+    @cached_property
+    def text_names(self) -> frozenset[str]:
+        """The names of the text fields of the form."""
+        models = (self.form.fields, self.form.urls) if self.form else ()
+        return frozenset((*self.options, *chain.from_iterable(field_names(model) for model in models if model)))
 
     def with_options(self, registry: Registry) -> Operation:
         """The operation with the options that its body may have."""

@@ -46,28 +46,22 @@ async def conversion_request(handler: BaseHandler, **known: Any) -> ConversionRe
     for resolver in RESOLVERS:
         if not body.values.keys().isdisjoint(resolver.names):
             request = await resolver.resolve(handler, request)
+    found: dict[str, Any] = {"idempotency": body.idempotent_request(request.account.id)}
     if handler.preferences.respond_async:
-        request = replace(request, background=True)
-    if "Idempotency-Key" in handler.request.headers:
-        request = replace(request, idempotency=body.idempotent_request(request.account.id))
+        found["background"] = True
     if body.has_form:
         several = bool(request.remote) or (handler.operation is not None and handler.operation.takes_several)
         uploads, additional = body.uploads(several=several)
-        request = replace(request, uploads=(*uploads, *additional.values()), file_names=tuple(additional))
-    if request.tool is None and not request.outputs:
-        return _with_target(handler, request)
-    return request if request.outputs else replace(request, options=body.options_given())
-
-
-def _with_target(handler: BaseHandler, request: ConversionRequest) -> ConversionRequest:
-    """The request with the only format and the options of its result."""
-    target = request.target or handler.input.fields(KeptFields).output_format
-    if target is None:
-        raise InvalidParameter("output_format is missing.", reason="missing", param="output_format")
-    options: OptionValues = handler.input.options_given()
-    if target.lower() == AUTO:
-        options = _with_formats(handler, options)
-    return replace(request, target=target, options=options)
+        found["uploads"] = (*uploads, *additional.values())
+        found["file_names"] = tuple(additional)
+    if not request.outputs:
+        target = request.target or body.fields(KeptFields).output_format
+        if target is None:
+            raise InvalidParameter("output_format is missing.", reason="missing", param="output_format")
+        options: OptionValues = body.options_given()
+        found["target"] = target
+        found["options"] = _with_formats(handler, options) if target.lower() == AUTO else options
+    return replace(request, **found)
 
 
 async def _add_preset(handler: BaseHandler, request: ConversionRequest) -> ConversionRequest:

@@ -67,7 +67,7 @@ class Convert(BaseHandler):
         one image are sent as a ZIP. Costs one credit.
         """
         request = await conversion_request(self, store_result=_stores_result(self))
-        if self.input.fields(DryRunField).dry_run:
+        if "dry_run" in self.input.values and self.input.fields(DryRunField).dry_run:
             await _dry_run_and_respond(self, request)
         else:
             await convert_and_respond(self, request)
@@ -133,7 +133,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         converted = await _convert(services, request, output)
         _close_uploads(request)
         if isinstance(converted, ChargedConversion):
-            handler.authorization.set_balance(converted.balance)
+            handler.authorization.credits_remaining = converted.balance
             is_large = converted.outcome.processed_size > LARGE_RESULT
             if converted.response is None or not (request.store_result or is_large):
                 if converted.response is not None:  # a repeated request gets the stored file, with the same headers
@@ -142,7 +142,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
                 return
             stored: ResponseData | Replayed = converted.response
         else:
-            handler.authorization.set_balance(await services.accounts.balance(handler.client().id))
+            handler.authorization.credits_remaining = await services.accounts.balance(handler.client().id)
             stored = converted
     await _respond_with_stored(handler, request, stored)  # the client may read slowly
 
@@ -202,7 +202,7 @@ class TryConvert(PageHandler):
     @cancelled_on_disconnect
     async def post(self) -> None:
         request = await conversion_request(self)
-        if self.input.fields(DryRunField).dry_run:
+        if "dry_run" in self.input.values and self.input.fields(DryRunField).dry_run:
             await self.services.trials.count_preview(self.authorization.address)
             await _dry_run_and_respond(self, request)
             return

@@ -205,5 +205,5 @@ class BatchConversion(BaseHandler):
         if response.status == 202:
             await respond_with_job(self, response)
             return
-        self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
+        self.authorization.credits_remaining = await self.services.accounts.balance(self.client().id)
         self.respond(response.data)

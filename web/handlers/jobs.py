@@ -20,9 +20,9 @@ async def accept_job(handler: BaseHandler, request: ConversionRequest) -> Respon
     """Accepts a request as a job, or returns the response of an earlier request. Raises PublicError."""
     accepted = await handler.services.jobs.accept(request)
     if isinstance(accepted, Replayed):
-        handler.authorization.set_balance(await handler.services.accounts.balance(handler.client().id))
+        handler.authorization.credits_remaining = await handler.services.accounts.balance(handler.client().id)
         return accepted
-    handler.authorization.set_balance(accepted.balance)
+    handler.authorization.credits_remaining = accepted.balance
     return accepted.response
 
 
@@ -38,7 +38,7 @@ async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None
         if ended := waited.has_ended:
             job = describe_job(waited)
             job = {**(job["result"] or {}), **job}
-            handler.authorization.set_balance(await services.accounts.balance(account))
+            handler.authorization.credits_remaining = await services.accounts.balance(account)
     if preferences.respond_async:
         handler.set_header("Preference-Applied", preferences.applied)
     if not ended:
@@ -85,7 +85,7 @@ class JobResource(BaseHandler):
         A job that waits or runs is cancelled, and is not charged. A job that has ended is deleted with its result.
         """
         job, deleted = await self.services.jobs.end(self.client().id, job_id)
-        self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
+        self.authorization.credits_remaining = await self.services.accounts.balance(self.client().id)
         self.respond({**describe_job(job), "deleted": deleted})
 
 

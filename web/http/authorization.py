@@ -31,12 +31,14 @@ class Authorization:
     """The account of a request, and its rate limit: by account, or by client `address` without one.
 
     `session` is the account of the browser's session, which requests to the dashboard have in place of `account`.
+    `credits_remaining` is the balance that the response shows; None without an account, and for the account of trials.
     """
 
     def __init__(self, services: Services, request: HTTPServerRequest) -> None:
         self.account: Account | None = None
         self.session: Account | None = None
         self._counted: RateLimitStatus | None = None
+        self.credits_remaining: int | None = None
         self._services = services
         self._request = request
 
@@ -51,11 +53,6 @@ class Authorization:
     def status(self) -> RateLimitStatus:
         """The rate limit for the response headers."""
         return self._counted or unused(self._services.settings.rate_limit_anonymous, RATE_WINDOW, time.time())
-
-    @property
-    def credits_remaining(self) -> int | None:
-        """The balance that the response shows; None without an account, and for the account of trials."""
-        return None if self.account is None or self.account.client else self.account.credits_remaining
 
     def check_host(self) -> None:
         """Raises InvalidParameter unless the Host header names the host of the base URL, or both name this machine.
@@ -120,22 +117,18 @@ class Authorization:
         """Makes `limit` the `status`, because the request exceeds it."""
         self._counted = limit
 
-    def set_balance(self, credits: int) -> None:
-        """Sets the balance after the request, which the response shows."""
-        assert self.account is not None
-        self.account = replace(self.account, credits_remaining=credits)
-
     async def authenticate(self) -> None:
         """Sets the account by the Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited."""
         header = self._request.headers.get("Authorization")
         try:
-            self.account = await self._services.accounts.authenticate(header)
+            self.account = account = await self._services.accounts.authenticate(header)
         except InvalidKey as error:
             await self.peek("key")
             if (header or "").strip().lower() not in ("", "bearer"):
                 await self.count_failed_login()
             raise InvalidKey(_misplaced_key(self._request)) from error
-        if self.account.verified_at is None:
+        self.credits_remaining = account.credits_remaining
+        if account.verified_at is None:
             await self.peek("key")
             raise KeyNotVerified
 
@@ -147,6 +140,7 @@ class Authorization:
             await self.authenticate()
             tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
             self.account = replace(paying, tier=tier)
+            self.credits_remaining = None
         await trials.count_preview(self.address)
 
     def _key_and_limit(self) -> tuple[str, int]:

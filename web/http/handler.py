@@ -59,7 +59,7 @@ class BaseHandler(RequestHandler):
     `access` is the policy of who may send requests; if not `any_host`, only under the host of the base URL.
     `fixed_headers` are sent with all its responses, `max_body` is the maximum size in bytes of bodies other than
     multipart forms, `methods` are the HTTP methods. A resource without methods does not exist; `absence` is the message
-    of the error. `work` is a method that is cancelled when the client disconnects; `disconnected` shows whether it has.
+    of the error. `work` is the task to cancel when the client disconnects; `disconnected` shows whether it has.
     """
 
     access: ClassVar[Access] = "key"
@@ -89,7 +89,7 @@ class BaseHandler(RequestHandler):
         self._headers_sent = False
         self._ended = False
         self.disconnected = False
-        self.work: asyncio.Task[None] | None = None
+        self.work: asyncio.Task[Any] | None = None
         services.in_flight.begin(self.request_id)
 
     def set_default_headers(self) -> None:
@@ -134,7 +134,7 @@ class BaseHandler(RequestHandler):
             if queued:
                 self.services.admission.check(self.client().tenant)
             account = self.authorization.account
-            self.input.expect_body(self.max_body, account, self.create_work_file, self.services.detector)
+            self.input.expect_body(self.max_body, account, self.services, self.connection)
         except Exception as error:
             await self._refuse(error)
 
@@ -293,14 +293,15 @@ def cancelled_on_disconnect(
 
     @wraps(method)
     async def cancellable(handler: H, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        handler.work = asyncio.ensure_future(method(handler, *args, **kwargs))
-        if handler.disconnected:
-            handler.work.cancel()
+        handler.work = work = asyncio.current_task()
+        if work is None or handler.disconnected:
+            raise Finish
         try:
-            await handler.work
+            await method(handler, *args, **kwargs)
         except (asyncio.CancelledError, StreamClosedError) as error:
             if isinstance(error, asyncio.CancelledError) and not handler.disconnected:
                 raise
+            work.uncancel()
             raise Finish from None
 
     return cancellable

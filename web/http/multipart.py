@@ -1,10 +1,9 @@
 """Multipart forms, parsed as they arrive: files become work files, text fields stay in memory."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState
@@ -31,9 +30,6 @@ _NUMBERED = re.compile(r"(.*)\[\d{1,3}\]", re.ASCII)  # how PHP names the files 
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
 MAX_BODY = MAX_TOTAL + _FRAMING
 """Bytes of the largest body that any account may send."""
-
-CreateFile: TypeAlias = Callable[[], WorkFile]
-"""Creates an empty file. Raises RateLimited."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +75,25 @@ class MultipartBody:
     `boundary` separates its parts; without one, the body has another content type. Parts of the fields `files` are
     files, with a file name or without unless they may be text; parts of the fields `texts` are text. A file has at most
     `max_file_size` bytes, together with the files that may be text. `length` is the expected size of the body in bytes,
-    0 if unknown. All methods raise InvalidParameter, InvalidOption and FileTooLarge.
+    0 if unknown. `create_file` creates a file. All methods raise InvalidParameter, InvalidOption and FileTooLarge.
     """
 
     def __init__(
         self,
         boundary: bytes,
         files: Sequence[FileField],
-        texts: tuple[str, ...],
+        texts: Collection[str],
         *,
         max_file_size: int,
         length: int = 0,
-        create_file: CreateFile,
+        create_file: Callable[[], WorkFile],
         detector: Detector,
     ) -> None:
         self._create_file = create_file
         self._detector = detector
         self._file_fields = [name for field in files for name in field.names]
         self._may_be_text = [name for field in files for name in field.names if field.or_text]
-        self._known = frozenset((*self._file_fields, *texts))
+        self._text_fields = texts
         self._max_file_size = max_file_size
         all_files = max_file_size * sum(field.maximum for field in files if not field.or_text)
         self._max_size = min(all_files, max(max_file_size, MAX_TOTAL)) + _FRAMING
@@ -159,6 +155,7 @@ class MultipartBody:
         """Closes the files."""
         for part in self._files:
             part.file.close()
+        self._parser.callbacks = {}  # they refer to this object, which the garbage collector would have to find
 
     @cached_property
     def form(self) -> Form:
@@ -194,12 +191,12 @@ class MultipartBody:
             self._part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
             self._files.append(self._part)
             return
-        if field not in self._known and sent:
+        if field not in self._text_fields and sent:
             message = f"There is no field {field[:_MAX_NAME]}; send the file in the field {self._file_fields[0]}."
             available = {"available": self._file_fields}
             raise InvalidParameter(message, reason="unknown_parameter", param=field[:_MAX_NAME], details=available)
-        if field not in self._known:
-            raise unknown_option(field, self._known)
+        if field not in self._text_fields:
+            raise unknown_option(field, (*self._file_fields, *self._text_fields))
         if field in self._texts:
             raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
         self._texts[field] = bytearray()

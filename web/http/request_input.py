@@ -5,14 +5,13 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 from tornado.httputil import HTTPServerRequest
 
-from engine.executor.detector import Detector
 from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
@@ -20,8 +19,10 @@ from web.api.fields import IdempotencyHeader
 from web.api.headers import parse_header
 from web.api.operations import JSON_FORM, Operation
 from web.api.output_fields import KeptFields
-from web.http.multipart import CreateFile, Form, MultipartBody, no_file
+from web.http.connections import Connection
+from web.http.multipart import Form, MultipartBody, no_file
 from web.services.accounts.accounts import Account
+from web.services.container import Services
 from web.services.conversions.conversion_plan import read_outputs
 from web.services.conversions.conversion_request import OutputRequest, RemoteFile, Upload
 from web.services.conversions.idempotency import IdempotentRequest
@@ -74,7 +75,7 @@ class PlainForm(MemoryBody):
     """
 
     def __init__(
-        self, content_type: str, names: tuple[str, ...], files: Sequence[str], limit: int, length: int = 0
+        self, content_type: str, names: Collection[str], files: Sequence[str], limit: int, length: int = 0
     ) -> None:
         super().__init__(limit, length)
         self._files = files
@@ -133,11 +134,12 @@ class RequestInput:
         self._request = request
         self._form_fields = operation.form if operation else None
         self._additional = operation.additional_files if operation else ()
+        self._text_names = operation.text_names if operation else frozenset()
         self.has_form = self._form_fields is not None
         self._has_json = operation is not None and operation.json is not None
         self._given: dict[str, OptionValue] = {}
 
-    def expect_body(self, max_size: int, account: Account | None, create_file: CreateFile, detector: Detector) -> None:
+    def expect_body(self, max_size: int, account: Account | None, services: Services, connection: Connection) -> None:
         """Prepares to receive the body: a form if the operation has one, else at most `max_size` bytes.
 
         Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
@@ -157,19 +159,18 @@ class RequestInput:
             return
         assert account is not None  # operations with files need an account
         files = (form.file, *self._additional)
-        texts = (*form.text_names, *self.options)
         if form.urls is not None and media_type in _PLAIN_FORMS:
             names = [name for file in files if not file.or_text for name in file.names]
-            self.body = PlainForm(content_type, texts, names, max_size, length)
+            self.body = PlainForm(content_type, self._text_names, names, max_size, length)
         else:
             self.body = MultipartBody(
                 parameters.get(b"boundary", b"") if media_type == _MULTIPART else b"",
                 files,
-                texts,
+                self._text_names,
                 max_file_size=account.tier.max_file_size,
                 length=length,
-                create_file=create_file,
-                detector=detector,
+                create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
+                detector=services.detector,
             )
 
     def check_query(self, operation: Operation) -> None:

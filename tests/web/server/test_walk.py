@@ -1,5 +1,6 @@
-"""What a request calls in the server: a feature must not add a stop that every request passes."""
+"""What a request calls in the server, and leaves: a feature must not add a stop that every request passes."""
 
+import gc
 import json
 import signal
 import sys
@@ -9,11 +10,13 @@ from pathlib import Path
 from benchmarks.processes import ConvertdServer
 from tests.support.requests import http
 from tests.support.samples.forms import FILE, FORM, TARGET, form
-from tests.support.servers.in_process import eventually
+from tests.support.servers.in_process import Running, eventually
 from tests.support.servers.load import create_accounts, sqlite_url
+from web.handlers.conversions import Convert
+from web.http.multipart import MultipartBody
 
-_MODULES = 50
-_FUNCTIONS = 260
+_MODULES = 47
+_FUNCTIONS = 248
 _ATTEMPTS = 5  # the one that calls least meets nothing that is periodic
 
 # Records the named functions of the project's packages that are called between SIGUSR1 and SIGUSR2.
@@ -76,3 +79,14 @@ def test_a_conversion_passes_few_modules_and_functions(tmp_path: Path) -> None:
 
     assert min(len({module for module, _ in trace}) for trace in traces) <= _MODULES
     assert min(map(len, traces)) <= _FUNCTIONS
+
+
+def test_a_conversion_leaves_nothing_to_the_garbage_collector(server: Running) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        headers = {**FORM, **server.auth}
+        assert http.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers).status_code == 200
+        assert eventually(lambda: not any(type(one) in (Convert, MultipartBody) for one in gc.get_objects()))
+    finally:
+        gc.enable()

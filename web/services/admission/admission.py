@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from math import ceil, inf
 from time import monotonic
@@ -100,9 +100,8 @@ class Admission:
                 raise NotReady("The database does not reserve credits in time.", retry_after=1)
             raise self._full("full", expected, "Too many conversions are waiting.")
 
-    @contextmanager
-    def admit(self, tenant: Tenant, cost: TaskCost) -> Iterator[QueuedTask]:
-        """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
+    def admit(self, tenant: Tenant, cost: TaskCost) -> AbstractContextManager[QueuedTask]:
+        """Returns a place in the queue for a job that its block starts with `acquire`. Raises as `check` does."""
         if self._closed:
             raise self._stopping()
         expected = self._costs.expected_seconds(cost)
@@ -110,14 +109,11 @@ class Admission:
         if self._queue.waiting:
             self._check(tenant, kind)
         self._latest_request = self._clock()
-        with self._place(QueuedTask(tenant, 0, self._clock(), kind, expected, cost=cost, ready=False)) as job:
-            yield job
+        return self._place(QueuedTask(tenant, 0, self._latest_request, kind, expected, cost=cost, ready=False))
 
-    @contextmanager
-    def admit_background(self, tenant: Tenant, *, is_part: bool = False) -> Iterator[QueuedTask]:
-        """Takes a place for a job in the background, which is not refused: no client waits for the response."""
-        with self._place(QueuedTask(tenant, 0, self._clock(), Kind.BACKGROUND, ready=False, is_part=is_part)) as job:
-            yield job
+    def admit_background(self, tenant: Tenant, *, is_part: bool = False) -> AbstractContextManager[QueuedTask]:
+        """Returns a place for a job in the background, which is not refused: no client waits for the response."""
+        return self._place(QueuedTask(tenant, 0, self._clock(), Kind.BACKGROUND, ready=False, is_part=is_part))
 
     @contextmanager
     def _place(self, job: QueuedTask) -> Iterator[QueuedTask]:

@@ -4,10 +4,11 @@ Plain data structures without waiting. `storage.tables.job_runs` has the same ru
 claimed yet: `tests/storage/test_fair_order.py` tests both by one table of cases.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from itertools import chain
 from math import ceil
 
@@ -33,7 +34,12 @@ class Tenant:
     address: str | None = None
     is_new: bool = False
 
-    @property
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the records of the tenant and of its address."""
+        return f"account {self.id}", *([f"address {self.address}"] if self.address else [])
+
+    @cached_property
     def crowd(self) -> str:
         """Those that share a lane and the limits of one of them: the new tenants of an address, or the tenant alone."""
         return f"address {self.address}" if self.is_new and self.address else self.id
@@ -53,6 +59,9 @@ class Kind(IntEnum):
     SHORT = 0
     LONG = 1
     BACKGROUND = 2  # slots for long jobs that these leave, and at least half of them
+
+
+_STANDINGS = tuple(Standing)  # quicker to iterate
 
 
 @dataclass(eq=False)
@@ -133,7 +142,7 @@ class FairQueue:
         self._lanes: dict[str, _Lane] = {}  # those with jobs; a start moves its lane to the end
         self._idle: dict[str, float] = {}  # the virtual times of others, ordered by their end
         self._running: dict[QueuedTask, _Lane] = {}
-        self._waiting = Counter[Kind]()
+        self._waiting = dict.fromkeys(Kind, 0)
 
     @property
     def running(self) -> int:
@@ -143,7 +152,7 @@ class FairQueue:
     @property
     def waiting(self) -> int:
         """Number of queued jobs."""
-        return self._waiting.total()
+        return sum(self._waiting.values())
 
     @property
     def tenants(self) -> int:
@@ -262,8 +271,8 @@ class FairQueue:
         """The first job of each lane and kind that has a slot, in the order in which they start."""
         counts = self._count(self._running)
         found = list[tuple[int, QueuedTask]]()
-        for kind in Kind:
-            if not self._waiting[kind] or not self._has_slot(Standing.PROVEN, kind, counts):
+        for kind, waiting in self._waiting.items():
+            if not waiting or not self._has_slot(Standing.PROVEN, kind, counts):
                 continue
             for lane in sorted(self._lanes.values(), key=lambda lane: lane.served):
                 job = next((job for job in lane.waiting[kind] if job.ready), None)
@@ -280,23 +289,26 @@ class FairQueue:
         used = [each.memory for each in self._running if each.background]
         return not used or sum(used) + job.memory <= self._memory / 2
 
-    def _count(self, jobs: Iterable[QueuedTask]) -> Counter[tuple[Standing, Kind]]:
+    def _count(self, jobs: Iterable[QueuedTask]) -> dict[tuple[Standing, Kind], int]:
         """The number of jobs by standing and kind."""
-        return Counter((self._standing(job.tenant), job.kind) for job in jobs)
+        counts = defaultdict[tuple[Standing, Kind], int](int)
+        for job in jobs:
+            counts[self._standing(job.tenant), job.kind] += 1
+        return counts
 
-    def _has_slot(self, standing: Standing, kind: Kind, running: Counter[tuple[Standing, Kind]]) -> bool:
+    def _has_slot(self, standing: Standing, kind: Kind, running: dict[tuple[Standing, Kind], int]) -> bool:
         if standing is Standing.RESTRICTED and any(running[standing, each] for each in Kind):
             return False
-        background = sum(running[each, Kind.BACKGROUND] for each in Standing)
+        background = sum(running[each, Kind.BACKGROUND] for each in _STANDINGS)
         occupied = min(background, self._background_slots) if kind is Kind.LONG else 0
         count = 0
-        for each in Standing:
+        for each in _STANDINGS:
             count += running[each, kind]
             limit = self._background_slots_of(each) if kind is Kind.BACKGROUND else self._slots_of(each)
             if each >= standing and count >= limit:
                 return False
         if kind is Kind.BACKGROUND:
-            return background + sum(running[each, Kind.LONG] for each in Standing) < self._slots
+            return background + sum(running[each, Kind.LONG] for each in _STANDINGS) < self._slots
         return count + occupied < self._slots
 
     def _slots_of(self, standing: Standing) -> int:

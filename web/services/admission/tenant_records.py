@@ -63,9 +63,8 @@ class TenantRecords:
 
     def standing(self, tenant: Tenant) -> Standing:
         """Returns which slots the tenant may use."""
-        own, *shared = _keys(tenant)
-        is_proven = own in self._proven
-        if any(map(self._is_restricted, [own] if is_proven else [own, *shared])):
+        is_proven = tenant.keys[0] in self._proven
+        if any(map(self._is_restricted, tenant.keys[:1] if is_proven else tenant.keys)):
             return Standing.RESTRICTED
         return Standing.PROVEN if is_proven else Standing.UNPROVEN
 
@@ -75,7 +74,7 @@ class TenantRecords:
 
     def restore(self, tenant: Tenant, standing: Standing) -> None:
         """Gives a tenant without a record this standing. A restriction begins anew."""
-        key = _keys(tenant)[0]
+        key = tenant.keys[0]
         if key not in self._records:
             record = self._use(key)
             if standing is Standing.RESTRICTED:
@@ -85,12 +84,12 @@ class TenantRecords:
 
     def expected_seconds(self, tenant: Tenant) -> float:
         """Returns how much CPU time in seconds a job of the tenant is likely to use: as its latest ones."""
-        record = self._records.get(_keys(tenant)[0])
+        record = self._records.get(tenant.keys[0])
         return FIRST_MEAN if record is None else record.mean_seconds
 
     def record_success(self, tenant: Tenant, seconds: float) -> None:
         """Counts a successful job, which has used `seconds` of CPU time."""
-        for key in _keys(tenant):
+        for key in tenant.keys:
             record = self._use(key)
             record.mean_seconds += (seconds - record.mean_seconds) * _MEAN_WEIGHT
             record.overrun_points = max(record.overrun_points - 1, 0)
@@ -98,7 +97,7 @@ class TenantRecords:
 
     def record_failure(self, tenant: Tenant, error: BaseException) -> None:
         """Counts a job that failed or was cancelled. Logs a warning if it restricts the tenant or its address."""
-        for key in _keys(tenant) if _is_overrun(error) else ():
+        for key in tenant.keys if _is_overrun(error) else ():
             was_restricted = self._is_restricted(key)
             record = self._use(key)
             record.overrun_points = _SUCCESSES_PER_OVERRUN + (record.overrun_points if self._is_recent(record) else 0)
@@ -109,7 +108,7 @@ class TenantRecords:
 
     def record_refusal(self, tenant: Tenant) -> None:
         """Restarts the ten minutes of a tenant whose job found no slot in time: it may have no chance to overrun."""
-        for key in _keys(tenant):
+        for key in tenant.keys:
             if self._is_restricted(key):
                 self._use(key).overrun_at = self._clock()
 
@@ -136,11 +135,6 @@ class TenantRecords:
                 return record
             del self._records[oldest]
             self._proven.discard(oldest)
-
-
-def _keys(tenant: Tenant) -> list[str]:
-    """The keys of the records of the tenant and of its address."""
-    return [f"account {tenant.id}", *([f"address {tenant.address}"] if tenant.address else [])]
 
 
 def _is_overrun(error: BaseException) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import resource
@@ -50,10 +49,6 @@ def of_worker() -> Iterator[None]:
         raise OtherResult from None
 
 
-def _nothing() -> None:
-    """Deletes nothing."""
-
-
 @dataclass(frozen=True)
 class StoredContent:
     """A blob with the content of a work file: its key, its size in bytes and its SHA-256, if that is to be checked.
@@ -64,7 +59,7 @@ class StoredContent:
     key: str
     size: int
     digest: str | None = None
-    delete: Callable[[], None] = _nothing
+    delete: Callable[[], None] = lambda: None
 
 
 class WorkFile(AbstractContextManager["WorkFile"]):
@@ -76,7 +71,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
     """
 
     def __init__(self, work_files: WorkFiles, account: str, give_up: Callable[[], bool]) -> None:
-        self.descriptor = os.memfd_create("convertd-work-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.descriptor = os.memfd_create("convertd-work-file", os.MFD_CLOEXEC)
         self._work_files = work_files
         self.account = account
         self.give_up = give_up
@@ -101,7 +96,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             if self.memory + len(data) <= MEMORY_LIMIT and self._work_files.take_memory(self, len(data)):
                 write_all(self.descriptor, data)
                 return
-            await self._move_to_disk()
+            await self._move_to_disk(self.size)
         self._pending += data
         if len(self._pending) >= _BLOCK:
             await self.flush()
@@ -131,18 +126,17 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             raise OtherResult
 
     async def seal(self, size: int) -> None:
-        """Makes a file of `size` bytes that a job has written immutable, and moves it to the disk if it is large.
+        """Replaces a file of `size` bytes that a job has written by a copy of them, on the disk if it is large.
 
-        The process of the job may have kept its descriptor. Raises StepFailed if it still writes, and as `write` does.
+        The process of the job may have kept its descriptor. Raises StepFailed for a shorter file, and as `write` does.
         """
-        is_large = size > MEMORY_LIMIT
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW
-        try:
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals if is_large else seals | fcntl.F_SEAL_SHRINK)
-        except OSError:  # the process still maps the file for writing
-            raise StepFailed("The conversion's process still writes its result.") from None
-        if is_large:
-            await self._move_to_disk()
+        if size > MEMORY_LIMIT:
+            await self._move_to_disk(size)
+        else:
+            copied = os.memfd_create("convertd-work-file", os.MFD_CLOEXEC)
+            write_all(copied, os.pread(self.descriptor, size, 0))
+            self._replace_by(copied)
+            os.close(copied)
         if self.size != size:
             raise StepFailed("The conversion's process changed its result after the conversion.")
 
@@ -172,20 +166,23 @@ class WorkFile(AbstractContextManager["WorkFile"]):
                 self.stored.delete()
             self._work_files.release(self)
 
-    async def _move_to_disk(self) -> None:
-        self._work_files.take_disk(self, self.size)
-        moving = asyncio.ensure_future(run_in_thread(self.descriptor, self._work_files.copy_to_disk))
+    async def _move_to_disk(self, size: int) -> None:
+        self._work_files.take_disk(self, size)
+        moving = asyncio.ensure_future(run_in_thread(self.descriptor, self._work_files.copy_to_disk, size))
         try:
             disk = await asyncio.shield(moving)
         except asyncio.CancelledError:
             moving.add_done_callback(_close_result)
             raise
         if self.descriptor >= 0:
-            os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
-            os.dup2(disk, self.descriptor, inheritable=False)
+            self._replace_by(disk)
             self.in_memory = False
             self._work_files.release_memory(self)
         os.close(disk)
+
+    def _replace_by(self, copied: int) -> None:
+        os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
+        os.dup2(copied, self.descriptor, inheritable=False)
 
 
 class WorkFiles:
@@ -232,7 +229,7 @@ class WorkFiles:
         try:
             return WorkFile(self, account, give_up)
         except OSError:
-            self.open_files -= {account: 1}
+            _give_back(self.open_files, account, 1)
             raise
 
     def take_memory(self, file: WorkFile, size: int) -> bool:
@@ -263,8 +260,8 @@ class WorkFiles:
 
     def release(self, file: WorkFile) -> None:
         """Counts a file as closed."""
-        self.open_files -= {file.account: 1}
-        self.used_space -= {file.account: file.on_disk}
+        _give_back(self.open_files, file.account, 1)
+        _give_back(self.used_space, file.account, file.on_disk)
         self._on_disk.discard(file)
         self.release_memory(file)
 
@@ -291,12 +288,12 @@ class WorkFiles:
         self._check_disk(len(data))
         write_all(descriptor, data)
 
-    def copy_to_disk(self, descriptor: int) -> int:
-        """Copies a file to a new one on the disk and returns its descriptor. Raises NoSpace. Blocks."""
-        self._check_disk(os.fstat(descriptor).st_size)
+    def copy_to_disk(self, descriptor: int, size: int) -> int:
+        """Copies `size` bytes of a file to a new one on the disk. Returns its descriptor. Raises NoSpace. Blocks."""
+        self._check_disk(size)
         file = _unnamed_file(self.folder)
         try:
-            copy(descriptor, file)
+            copy(descriptor, file, size)
         except BaseException:
             os.close(file)
             raise
@@ -331,6 +328,12 @@ def _take(used: Counter[str], account: str, amount: int, limit: int) -> None:
     if used[account] + amount > free:
         raise too_many_uploads()
     used[account] += amount
+
+
+def _give_back(used: Counter[str], account: str, amount: int) -> None:
+    used[account] -= amount
+    if not used[account]:
+        del used[account]
 
 
 def _digest(descriptor: int) -> str:
