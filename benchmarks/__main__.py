@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, compression, jobs, memory, pairs, peers, quality, server
+from benchmarks import cluster, cold, compression, jobs, memory, pairs, peers, quality, server
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -95,6 +95,12 @@ def run_memory(
 ) -> None:
     """Memory of a server's processes before, during and after bursts of conversions."""
     publish("memory", memory.measure_bursts(seconds), json_file, readme=readme)
+
+
+@cli.command("cold")
+def run_cold(rounds: Rounds = 3, json_file: Json = None, readme: Readme = False) -> None:
+    """First conversions after the start of a server next to later ones, its memory, and the command."""
+    publish("cold", cold.measure(rounds), json_file, readme=readme)
 
 
 @cli.command("soak")

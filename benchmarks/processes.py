@@ -21,7 +21,9 @@ from typing import Self
 WORKERS = 2
 """Jobs at a time of a ConvertdServer."""
 
-_CONVERTD = str(Path(sys.executable).with_name("convertd"))
+CONVERTD = str(Path(sys.executable).with_name("convertd"))
+"""The path of the command."""
+
 _START_TIMEOUT, _STOP_TIMEOUT = 60.0, 90.0  # seconds
 _POLL_INTERVAL = 0.02  # seconds
 _FIRST_PORT, _PORTS = 12_000, 20_000
@@ -159,7 +161,7 @@ class ConvertdServer(ServerProcess):
 
     @property
     def command(self) -> Sequence[str]:
-        return _CONVERTD, "serve", "--port", str(self.port), "--processes", str(self.processes)
+        return CONVERTD, "serve", "--port", str(self.port), "--processes", str(self.processes)
 
     def answers(self) -> bool:
         """Whether it has logged that it listens, which is after its startup. It accepts connections earlier."""
@@ -179,7 +181,7 @@ class ConvertdWorker(ServerProcess):
 
     @property
     def command(self) -> Sequence[str]:
-        return _CONVERTD, "worker", "--host", "127.0.0.1", "--port", str(self.port), *self._limits
+        return CONVERTD, "worker", "--host", "127.0.0.1", "--port", str(self.port), *self._limits
 
     def answers(self) -> bool:
         """Whether it has joined the cluster."""

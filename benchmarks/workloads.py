@@ -216,6 +216,20 @@ PAGE = Workload(
     fields={**_PNG, "dpi": "150"},
     check=partial(_is_image, "PNG", _PAGE_AT_150_DPI),
 )
+WEB_PAGE = Workload(
+    title="HTML to PDF",
+    file="page.html",
+    make=lambda: f"<!DOCTYPE html><title>Page</title><p>{_SENTENCE * _SENTENCES}</p>".encode(),
+    fields={"output_format": "pdf"},
+    check=partial(_has_pages, 1),
+)
+LAYERS = Workload(
+    title="64x64 PSD to PNG",
+    file="layers.psd",
+    make=partial(_psd, TINY_SIZE),
+    fields=_PNG,
+    check=partial(_is_image, "PNG", TINY_SIZE),
+)
 EMBEDDING = Workload(
     title="64x64 PNG to PDF",
     file="embedded.png",

@@ -188,6 +188,7 @@ class Settings(BaseModel):
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1)  # concurrent conversions
     jobs_per_process: int = Field(1000, ge=1)  # conversions of one account in a worker process
+    templates_ahead: bool = True  # libraries of all formats are loaded after the start; otherwise with their first file
     metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Networks = ()

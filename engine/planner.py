@@ -175,10 +175,9 @@ class Plan:
 
     @cached_property
     def template(self) -> str:
-        """The smallest template with most of these modules: those of most tasks, of one of the files, or both."""
-        names = sorted({template_of(step) for step in self._declared} - {""})
-        possible = ("", *names, *(f"+{name}" for name in names))
-        has = {name: template_modules(self.templates, name) for name in possible}
+        """The smallest template with most of these modules: that of most tasks, or of one of the files."""
+        names = sorted({"", *map(template_of, self._declared)})
+        has = {name: template_modules(self.templates, name) for name in names}
         return min(has, key=lambda name: (len(self.modules - has[name]), len(has[name])))
 
     @cached_property
@@ -244,8 +243,8 @@ def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
 
 
 def template_parts(name: str) -> list[str]:
-    """Returns the names whose modules a template has: `a` and `a/b` for `a/b`; "", for most tasks, and `a` for `+a`."""
-    return [*chain.from_iterable(accumulate(part.split("/"), "{}/{}".format) for part in name.split("+"))]
+    """Returns the names whose modules a template has: "", for most tasks, `a` and `a/b` for `a/b`."""
+    return ["", *accumulate(name.split("/"), "{}/{}".format)] if name else [""]
 
 
 def template_modules(templates: Mapping[str, frozenset[str]], name: str) -> frozenset[str]:

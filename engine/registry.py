@@ -64,17 +64,17 @@ class Registry:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
         self.templates = self._find_templates()
-        """MODULES of the plugin files by their TEMPLATE."""
+        """MODULES of the plugin files by their TEMPLATE: first those without one, then those that most steps have."""
         self.tools = {
             tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
         }
 
     def _find_templates(self) -> dict[str, frozenset[str]]:
-        found = {"": frozenset[str]()}
-        for step in chain.from_iterable(plugin.steps for plugin in self.plugins):
-            name = template_of(step)
-            found[name] = found.get(name, frozenset()).union(modules_of(step))
-        return found
+        steps = [*chain.from_iterable(plugin.steps for plugin in self.plugins)]
+        names = ["", *(name for name, _ in Counter(map(template_of, steps)).most_common() if name)]
+        return {
+            name: frozenset(chain(*(modules_of(step) for step in steps if template_of(step) == name))) for name in names
+        }
 
     def _decoded_to(self, target: AnyFormat | None) -> tuple[FileFormat, ...]:
         """The file formats that a step decodes to this format in memory, sorted by name."""

@@ -4,18 +4,20 @@ The processes of the fork server are in `templates`.
 """
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ExecutorUnavailable
 from engine.executor.disk_quota import BaseFolder
-from engine.executor.templates import FORK
-from engine.executor.worker_process import PID, WorkerProcess, is_silent
+from engine.executor.templates import FORK, READY
+from engine.executor.worker_process import PID, WorkerProcess
 from engine.plugin_loader import tried
 from engine.registry import load_registry
 
@@ -33,7 +35,7 @@ _MALLOC_SETTINGS = {
     # Transparent huge pages: large images, and the first task of a worker, take an eighth of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-_START_TIMEOUT = 30.0  # seconds until the first fork, on a busy machine
+_START_TIMEOUT = 30.0  # seconds until a template is ready, on a busy machine
 _FORK_TIMEOUT = 3.0  # seconds; a fork takes milliseconds
 _EXIT_TIMEOUT = 2.0  # seconds for a fork server to end after its socket is closed
 # Seconds to wait, at each attempt to fork, for a fork server whose socket is closed to end before it is replaced.
@@ -44,10 +46,10 @@ _MAX_DESCRIPTORS = 8  # more than such a message has
 
 @dataclass
 class _Template:
-    """The connection to a template, and whether it has forked: before that, it imports modules."""
+    """The connection to a template, and whether it is known to have imported its modules."""
 
     control: socket.socket
-    has_forked: bool = False
+    is_ready: bool = False
 
 
 class ForkServer:
@@ -63,7 +65,7 @@ class ForkServer:
         self._modules = modules
         self._folder = folder
         self._base_folder: BaseFolder | None = None
-        self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._running: tuple[subprocess.Popen[bytes], _Template] | None = None
         self._templates: dict[str, _Template] = {}
         self.closing = False
 
@@ -86,10 +88,17 @@ class ForkServer:
             except TimeoutError:
                 self._stop(0)
             except OSError:
-                self._drop_ended(name)
+                self._drop_ended()
                 if self._running is None or not _is_running(self._running[0], exit_timeout):
                     self._stop(0)
         raise ExecutorUnavailable("No process can be started for the conversion.")
+
+    def prepare(self, template: str) -> bool:
+        """Starts a template if it has not started. Returns whether a fork need not wait for it."""
+        with suppress(OSError):  # `fork` replaces what has ended
+            found = self._template(template)
+            return found.is_ready or bool(select.select([found.control], [], [], 0)[0])
+        return True
 
     def close(self) -> None:
         """Ends the fork server and all its worker processes."""
@@ -97,27 +106,35 @@ class ForkServer:
 
     def _request_fork(self, name: str) -> WorkerProcess:
         """Raises OSError if the template cannot fork or has ended, TimeoutError if it does not answer."""
+        template = self._template(name)
+        if not template.is_ready:
+            template.control.settimeout(_START_TIMEOUT)
+            template.is_ready = template.control.recv(len(READY)) == READY
+        return _new_process(template.control)
+
+    def _template(self, name: str) -> _Template:
+        """Returns a template, which the one above forks if it has not started. Raises OSError."""
         if self._running is None:
             self._running = self._start()
+        if not name:
+            return self._running[1]
         if name not in self._templates:
+            above = self._template(name.rpartition("/")[0])
             control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with remote:
                 self._templates[name] = _Template(control)
-                socket.send_fds(self._running[1], [FORK + name.encode()], [remote.fileno()])
-        template = self._templates[name]
-        process = _new_process(template.control, _FORK_TIMEOUT if template.has_forked else _START_TIMEOUT)
-        template.has_forked = True
-        return process
+                socket.send_fds(above.control, [FORK + name.encode()], [remote.fileno()])
+        return self._templates[name]
 
-    def _drop_ended(self, name: str) -> None:
-        """Closes the connection to a template that has ended. One that cannot fork keeps its workers."""
-        template = self._templates.get(name)
-        if template is not None:
-            template.control.setblocking(False)
-            if not is_silent(template.control):
+    def _drop_ended(self) -> None:
+        """Closes the connections to templates that have ended. Those that cannot fork keep their workers."""
+        for name, template in [*self._templates.items()]:
+            connections = select.poll()
+            connections.register(template.control, 0)
+            if connections.poll(0):  # reports nothing but the end of a connection
                 self._templates.pop(name).control.close()
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def _start(self) -> tuple[subprocess.Popen[bytes], _Template]:
         self._base_folder = BaseFolder(self._folder)
         control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         python_path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -132,13 +149,13 @@ class ForkServer:
                 # So that the supervisor and the templates can be killed together, and to be one scheduling group.
                 start_new_session=True,
             )
-        return process, control
+        return process, _Template(control)
 
     def _stop(self, timeout: float) -> None:
         if self._running is not None:
-            process, control = self._running
-            for each in (control, *(template.control for template in self._templates.values())):
-                each.close()
+            process, supervisor = self._running
+            for template in (supervisor, *self._templates.values()):
+                template.control.close()
             self._templates.clear()
             if _is_running(process, timeout):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -155,15 +172,15 @@ def task_environment() -> dict[str, str]:
     return {**environment, **_THREAD_LIMITS, **_MALLOC_SETTINGS}
 
 
-def _new_process(control: socket.socket, timeout: float) -> WorkerProcess:
+def _new_process(control: socket.socket) -> WorkerProcess:
     """Raises OSError and TimeoutError."""
     connection, remote_connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     status, remote_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        control.settimeout(timeout)
+        control.settimeout(_FORK_TIMEOUT)
         with remote_connection, remote_status:
             socket.send_fds(control, [FORK], [remote_connection.fileno(), remote_status.fileno()])
-        status.settimeout(timeout)
+        status.settimeout(_FORK_TIMEOUT)
         reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, _MAX_DESCRIPTORS)
         if not descriptors:
             raise ConnectionError("the template or the process has ended")

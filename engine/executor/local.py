@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -163,6 +163,11 @@ class LocalExecutor:
         Raises ExecutorUnavailable.
         """
         await self.pool.start()
+
+    def prepare(self, templates: Iterable[str]) -> None:
+        """Begins to start templates while no task runs, which otherwise happens at the first task of each."""
+        if isinstance(self.pool, WorkerPool):
+            self.pool.prepare(templates)
 
     async def close(self) -> None:
         """Ends all processes."""

@@ -8,7 +8,7 @@ next task follows at once is neither stopped nor examined: that would take a ten
 import asyncio
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -83,9 +83,9 @@ class Worker:
 class WorkerPool:
     """Worker processes of a fork server: spares that are forked ahead, by template, and idle workers.
 
-    The template without a name has `spares` of them from the start, each other template one after its first task. Idle
-    workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most
-    `jobs_per_process` tasks. `idle` begins with the least recently used worker.
+    The template without a name has `spares` of them from the start, each other template one after `prepare` or its
+    first task. Idle workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs
+    at most `jobs_per_process` tasks. `idle` begins with the least recently used worker.
     """
 
     def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int, idle_memory: int = 0) -> None:
@@ -97,6 +97,7 @@ class WorkerPool:
         self._idle_memory = idle_memory
         self.spares: defaultdict[str, deque[WorkerProcess]] = defaultdict(deque)
         self.idle: list[Worker] = []
+        self._busy = 0  # workers that run a task
         self._forking = Counter[str]()  # number of forks in progress, by template
         self._tasks: set[asyncio.Task[None]] = set()
         self._check: asyncio.Future[bool] | None = None
@@ -106,6 +107,19 @@ class WorkerPool:
         """Starts the fork server and forks the spares. Raises ExecutorUnavailable."""
         for _ in range(self._size):
             await self._fork()
+
+    def prepare(self, templates: Iterable[str]) -> None:
+        """Begins to start templates and to fork a spare of each, one after the other, each while no task runs."""
+        self._spawn(self._prepare([*templates]))
+
+    async def _prepare(self, templates: Iterable[str]) -> None:
+        loop = asyncio.get_running_loop()
+        for template in templates:
+            while self._busy or not await loop.run_in_executor(self._thread, self._forkserver.prepare, template):
+                await asyncio.sleep(PAUSE)
+                if self._closed:
+                    return
+            await self._refill(template)
 
     async def close(self) -> None:
         """Ends all idle processes and the fork server, and with it all its workers."""
@@ -131,9 +145,11 @@ class WorkerPool:
         worker.tasks += 1
         worker.final = own_process or worker.tasks >= self._jobs_per_process
         worker.succeeded = False
+        self._busy += 1
         try:
             yield worker
         finally:
+            self._busy -= 1
             if reason := "the executor is closed" if self._closed else worker.reason_to_retire():
                 self._retire(worker, reason)
             else:

@@ -23,7 +23,7 @@ from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.lazy import lazy_imports
 from engine.media import RASTER, Raster
-from engine.planner import modules_of, template_modules, template_of, template_parts
+from engine.planner import modules_of, template_of
 from engine.registry import Registry, load_registry
 
 with lazy_imports():
@@ -35,16 +35,18 @@ _SIDE = 16  # pixels; any image makes a codec initialize itself
 
 
 def preload(modules: Iterable[str] = ()) -> None:
-    """Prepares a fork server for tasks that import `modules`, or for templates, which import their own."""
+    """Prepares a fork server for tasks that import `modules`, by default for most tasks of the registry."""
     gc.disable()  # it would visit what is imported again and again, and find nothing
     registry = load_registry()
     registry.pairs()  # fills the registry's cache of paths; the loop adds the paths of tools
     for tool in registry.tools:
         registry.tool_options(tool)
-    import_modules(modules)
-    if not modules:
+    if modules:
+        import_modules(modules)
+        _freeze()
+    else:
         _leave_to_tasks(registry)
-    _freeze()
+        preload_template("")
 
 
 def _leave_to_tasks(registry: Registry) -> None:
@@ -68,10 +70,10 @@ def _import_and_warm_up(modules: Iterable[str]) -> None:
 
 
 def preload_template(name: str) -> None:
-    """Prepares this process for the tasks of a template of the registry."""
+    """Prepares this process, which is a copy of the template above, for the tasks of a template."""
     gc.disable()
     registry = load_registry()
-    modules = template_modules(registry.templates, name)
+    modules = registry.templates.get(name, ())
     import_modules(modules)
     plan_ahead(registry, name)
     warm_up_modules(modules)
@@ -114,16 +116,17 @@ def _import_text_encodings() -> None:
 
 
 def plan_ahead(registry: Registry, template: str) -> None:
-    """Plans what has steps of a template with a name, which would take each of its processes up to a millisecond.
+    """Plans what has steps of files with a TEMPLATE, which would take each of its processes up to a millisecond.
 
     Processes for most tasks plan a conversion once, and run it for many tasks.
     """
-    names = {name for name in template_parts(template) if name}
+    if not template:
+        return
     for source, target in registry.pairs():
-        if any(template_of(step) in names for step in registry.path(source, target)):
+        if any(template_of(step) == template for step in registry.path(source, target)):
             registry.plan([source], target)
     for tool in registry.tools.values():
-        for source in tool.accepted if template_of(tool) in names else ():
+        for source in tool.accepted if template_of(tool) == template else ():
             registry.plan([source] * tool.inputs[0], tool.target, tool.name)
 
 
@@ -134,16 +137,15 @@ def warm_up_modules(modules: Iterable[str]) -> None:
 
 
 def warm_up_codecs(registry: Registry, template: str) -> None:
-    """Encodes and decodes a small image in every format of a template, which initializes the codecs for all tasks.
+    """Encodes and decodes a small image in every format of files with a TEMPLATE, and so initializes the codecs.
 
     Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """
-    names = template_parts(template)
     builtin = Registry(plugin for plugin in registry.plugins if plugin.version is None)
     for step in chain.from_iterable(plugin.conversions for plugin in builtin.plugins):
         if step.source is not RASTER or not isinstance(step.target, FileFormat) or step.programs:
             continue
-        if template_of(step) in names:
+        if template_of(step) == template:
             with suppress(Exception), warnings.catch_warnings():  # tasks report the failure, and what they lose
                 warnings.simplefilter("ignore")
                 warm_up_codec(builtin, step, step.target)

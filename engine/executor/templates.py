@@ -1,7 +1,7 @@
-"""The processes of a fork server: a supervisor, the templates that it forks, and the worker processes that those fork.
+"""The processes of a fork server: a tree of templates, and the worker processes that they fork.
 
-The supervisor has imported the plugins and what all tasks need. A template is a copy of it which has imported what the
-tasks of a family need: the memory of a process is copied, page by page, into each process that is forked from it.
+The supervisor is the template at the root: it has imported the plugins and what most tasks need. Each other is a copy
+of the one above, and has also imported what the tasks of a family need. What they have in common is in memory once.
 """
 
 import os
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from engine import sandbox
 from engine.executor import preload
@@ -26,8 +26,11 @@ from engine.registry import load_registry
 FORK = b"fork "
 """A request to a template, with the connection and the status socket of the new worker process.
 
-A request to the supervisor, with the control socket of the new template, has the name of the template after it.
+With the control socket of a new template, the request has the name of that template after it.
 """
+
+READY = b"ready"
+"""What a template sends when it has imported its modules."""
 
 _MAX_REQUEST = 256  # bytes
 
@@ -48,106 +51,51 @@ def main() -> None:
     shared_layers = sandbox.enter_network_namespace(layers)
     preload.preload(modules)
     sandbox.compile_filters(layers)
-    control = socket.socket(fileno=int(sys.argv[1]))
-    _Supervisor(control, base_folder, layers, shared_layers, import_modules=not modules).run()
+    apply_layers = partial(_apply_layers, layers, shared_layers)
+    _Template(socket.socket(fileno=int(sys.argv[1])), base_folder, apply_layers).run()
     remove_folder(base_folder)
 
 
-class _Supervisor:
-    """Forks a template for each request, which then imports its modules if `import_modules`.
+def _apply_layers(layers: Collection[str], shared: Mapping[str, bool], *arguments: Any) -> Mapping[str, bool]:
+    """Applies the layers of a worker process. Returns which are active, also of those that it shares."""
+    return {**shared, **sandbox.apply_layers(layers, *arguments)}
 
-    Templates end when their control sockets close.
+
+class _Child(NamedTuple):
+    """A process: a descriptor that becomes readable when it ends, its folder, and the status socket of a worker."""
+
+    pidfd: int
+    folder: str
+    status: int | None = None
+
+
+class _Template:
+    """Forks worker processes, each with a folder of its own, and reports their exit codes. Forks other templates.
+
+    They end when their control sockets close, or with this one. Each has a folder in `base_folder` for its workers.
     """
 
     def __init__(
         self,
         control: socket.socket,
         base_folder: str,
-        layers: Collection[str],
-        shared_layers: Mapping[str, bool],
-        *,
-        import_modules: bool,
+        apply_layers: Callable[..., Mapping[str, bool]],
     ) -> None:
         self._control = control
         self._base_folder = base_folder
-        self._layers = layers
-        self._shared_layers = shared_layers
-        self._import_modules = import_modules
-        self._templates: dict[int, tuple[int, str]] = {}  # pidfd: process ID and folder
-        self._folder_numbers = count(1)
-
-    def run(self) -> None:
-        """Forks until the control socket closes, then waits for the templates."""
-        is_open = True
-        while is_open or self._templates:
-            control = [self._control.fileno()] if is_open else []
-            for ready in select.select([*control, *self._templates], [], [])[0]:
-                if ready in self._templates:
-                    self._reap(ready)
-                else:
-                    is_open = self._fork()
-
-    def _fork(self) -> bool:
-        """Serves one request. Returns False if the control socket is closed."""
-        request, descriptors, _, _ = socket.recv_fds(self._control, _MAX_REQUEST, 1)
-        if not request:
-            return False
-        (control,) = descriptors
-        with suppress(OSError):  # process limit or disk full: the socket closes, which the client notices
-            folder = f"{self._base_folder}/{next(self._folder_numbers)}"
-            os.mkdir(folder, 0o711)  # noqa: PTH102  # as in templates; tasks run as other users
-            child = os.fork()
-            if child == 0:
-                self._run_template(request.removeprefix(FORK).decode(), control, folder)
-            self._templates[os.pidfd_open(child)] = child, folder
-        os.close(control)
-        return True
-
-    def _run_template(self, name: str, control: int, folder: str) -> NoReturn:
-        try:
-            self._control.close()  # otherwise the client would not notice that the supervisor has ended
-            for pidfd in self._templates:
-                os.close(pidfd)
-            if self._import_modules:
-                preload.preload_template(name)
-            path_rules = sandbox.allowed_path_rules(load_registry().programs)
-            apply_layers = partial(sandbox.apply_layers, self._layers, os.getpid(), path_rules)
-            _Template(
-                socket.socket(fileno=control), folder, lambda own: {**self._shared_layers, **apply_layers(own)}
-            ).run()
-        except Exception:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-
-    def _reap(self, pidfd: int) -> None:
-        child, folder = self._templates.pop(pidfd)
-        os.close(pidfd)
-        os.waitpid(child, 0)
-        remove_folder(folder)
-
-
-class _Child(NamedTuple):
-    """A worker process: a descriptor that becomes readable when it ends, its status socket and its folder."""
-
-    pidfd: int
-    status: int
-    folder: str
-
-
-class _Template:
-    """Forks worker processes, each with its own folder below `folder`, and reports their exit codes."""
-
-    def __init__(self, control: socket.socket, folder: str, apply_layers: Callable[[str], Mapping[str, bool]]) -> None:
-        self._control = control
-        self._folder = folder
         self._apply_layers = apply_layers
+        self._pid = os.getpid()
+        self._folder = f"{base_folder}/{self._pid}"
+        os.mkdir(self._folder, 0o711)  # noqa: PTH102  # as below; tasks run as other users
+        self._path_rules = sandbox.allowed_path_rules(load_registry().programs)
         self._address_space = sandbox.address_space()  # inherited by children
         self._children: dict[int, _Child] = {}
         self._folder_numbers = count(1)
 
     def run(self) -> None:
         """Forks and reaps until the control socket closes, then kills the remaining children."""
+        with suppress(BrokenPipeError):  # the server has ended
+            self._control.send(READY)
         is_open = True
         while is_open:
             # Not SIGCHLD, which would also report each time that the server stops or continues an idle worker.
@@ -158,7 +106,7 @@ class _Template:
             if control in ready:
                 is_open = self._fork()
         for child in list(self._children):
-            kill_group(child)
+            kill_group(child)  # templates have none, and end by themselves because the server closes their sockets, too
             os.waitpid(child, 0)
             self._remove(child, -signal.SIGKILL)
 
@@ -167,22 +115,48 @@ class _Template:
         request, descriptors, _, _ = socket.recv_fds(self._control, _MAX_REQUEST, 2)
         if not request:
             return False
-        connection, status = descriptors
         with suppress(OSError):  # process limit or disk full: the sockets close, which the client notices
-            folder = f"{self._folder}/{next(self._folder_numbers)}"
-            os.mkdir(folder, 0o700)  # noqa: PTH102  # Path would write to, and so copy, three times as many pages
-            child = os.fork()
-            if child == 0:
-                self._run_child(connection, status, folder)
-            self._children[child] = _Child(os.pidfd_open(child), os.dup(status), folder)
-        os.close(connection)
-        os.close(status)
+            if len(descriptors) == 1:
+                self._fork_template(request.removeprefix(FORK).decode(), *descriptors)
+            else:
+                self._fork_worker(*descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return True
 
-    def _run_child(self, connection: int, status: int, folder: str) -> NoReturn:
+    def _fork_template(self, name: str, control: int) -> None:
+        child = os.fork()
+        if child == 0:
+            self._run_template(name, control)
+        self._children[child] = _Child(os.pidfd_open(child), f"{self._base_folder}/{child}")
+
+    def _run_template(self, name: str, control: int) -> NoReturn:
+        try:
+            sandbox.set_parent_death_signal(self._pid)
+            self._control.close()  # otherwise the client would not notice that the template above has ended
+            for each in self._children.values():
+                os.close(each.pidfd)
+                if each.status is not None:
+                    os.close(each.status)
+            preload.preload_template(name)
+            _Template(socket.socket(fileno=control), self._base_folder, self._apply_layers).run()
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+    def _fork_worker(self, connection: int, status: int) -> None:
+        folder = f"{self._folder}/{next(self._folder_numbers)}"
+        os.mkdir(folder, 0o700)  # noqa: PTH102  # Path would write to, and so copy, three times as many pages
+        child = os.fork()
+        if child == 0:
+            self._run_worker(connection, status, folder)
+        self._children[child] = _Child(os.pidfd_open(child), folder, os.dup(status))
+
+    def _run_worker(self, connection: int, status: int, folder: str) -> NoReturn:
         def prepare() -> tuple[Mapping[str, bool], int]:
             _announce(status, folder)
-            return self._apply_layers(folder), self._address_space
+            return self._apply_layers(self._pid, self._path_rules, folder), self._address_space
 
         run_worker(connection, folder, prepare)
 
@@ -195,15 +169,16 @@ class _Template:
                     self._remove(child, os.waitstatus_to_exitcode(status))
 
     def _remove(self, child: int, exitcode: int) -> None:
-        pidfd, status, folder = self._children.pop(child)
+        pidfd, folder, status = self._children.pop(child)
         os.close(pidfd)
         try:
             os.rmdir(folder)  # noqa: PTH106  # as above
         except OSError:  # not empty; a hostile task can leave so many files that removing them takes long
             os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ)
-        with suppress(BrokenPipeError, ConnectionResetError):  # the server has ended
-            os.write(status, PID.pack(exitcode))
-        os.close(status)
+        if status is not None:
+            with suppress(BrokenPipeError, ConnectionResetError):  # the server has ended
+                os.write(status, PID.pack(exitcode))
+            os.close(status)
 
 
 def kill_group(leader: int) -> None:

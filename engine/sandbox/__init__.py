@@ -14,6 +14,7 @@ from engine.sandbox.landlock import Rules
 from engine.sandbox.landlock import allowed_path_rules as allowed_path_rules
 from engine.sandbox.privileges import LOW_PRIORITY as LOW_PRIORITY
 from engine.sandbox.privileges import lower_session_priority as lower_session_priority
+from engine.sandbox.privileges import set_parent_death_signal as set_parent_death_signal
 from engine.sandbox.rlimits import address_space as address_space
 from engine.sandbox.rlimits import limit_memory as limit_memory
 from engine.sandbox.rlimits import limit_process as limit_process

@@ -17,7 +17,7 @@ with lazy_imports():
     from plugins._pdf.images import image_pages
 
 MODULES = (*DECODERS, *pdf_images.MODULES)
-TEMPLATE = "documents/jpeg2000"
+TEMPLATE = "documents"
 _COLORS = (jp2.SRGB, jp2.GRAY, jp2.CMYK, None)  # None: of a profile or of a codestream
 _DEPTHS = {(jp2.Depth(bits, signed=False),) * bands for bits in range(8, 17) for bands in (1, 3, 4)}
 _CAPABILITIES = b"\xff\x50"  # the marker of extensions of the standard, such as high throughput

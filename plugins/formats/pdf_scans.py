@@ -33,7 +33,7 @@ with lazy_imports():
     from plugins._tiff import codec
 
 MODULES = ("plugins._pdf.images.image_pages", "plugins._pdf.images.scans", *tiff.MODULES)
-TEMPLATE = "documents/scans"
+TEMPLATE = "documents"
 _INCH = 2
 
 

@@ -18,7 +18,6 @@ from tests.support.executors.isolated import (
     misbehaving,
     run_deed,
     run_files,
-    serving_process,
     trouble_job,
 )
 
@@ -36,10 +35,9 @@ def _supervisor(executor: ObservedExecutor) -> int:
 
 
 def _stop_forkserver(executor: ObservedExecutor) -> int:
-    """Stops both processes of the fork server. Returns the process ID of its supervisor."""
+    """Stops the fork server. Returns the process ID of its supervisor."""
     supervisor = _supervisor(executor)
-    for process in (serving_process(executor.forkserver), supervisor):
-        os.kill(process, signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGSTOP)
     return supervisor
 
 
@@ -70,34 +68,21 @@ async def test_a_fork_server_that_is_killed_costs_no_idle_job(tmp_path: Path, mo
     base.mkdir(mode=0o711)
     monkeypatch.setattr(tempfile, "tempdir", str(base))
     async with misbehaving(2) as executor:
-        forkserver, supervisor = executor.forkserver, _supervisor(executor)
         for _ in range(2):
+            supervisor = _supervisor(executor)
             before = await run_deed(executor, tmp_path)
-            os.kill(serving_process(forkserver), signal.SIGKILL)
+            os.kill(supervisor, signal.SIGKILL)
             for pid in before:
                 assert await has_ended(pid)
             assert await run_deed(executor, tmp_path) != before
-            assert forkserver.pid == supervisor
+            assert executor.forkserver.pid not in (None, supervisor)
             assert await _only_workers_have_folders(executor, base)
-        serving = serving_process(forkserver)
-        os.kill(supervisor, signal.SIGKILL)
-        before = await run_deed(executor, tmp_path)
-        os.kill(serving, signal.SIGKILL)
-        for pid in before:
-            assert await has_ended(pid)
-        for _ in range(100):
-            await run_deed(executor, tmp_path)
-            if forkserver.pid not in (None, supervisor):
-                break
-            await asyncio.sleep(0.05)
-        assert forkserver.pid not in (None, supervisor)
     assert not list(base.iterdir())
 
 
 async def test_a_fork_server_that_hangs_is_replaced(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
-        serving = serving_process(executor.forkserver)
-        os.kill(serving, signal.SIGSTOP)
+        serving = _stop_forkserver(executor)
         assert await executor.ready()  # a spare waits
 
         await run_deed(executor, tmp_path, account="a")
@@ -127,14 +112,14 @@ async def test_a_template_that_cannot_fork_keeps_its_workers(tmp_path: Path) -> 
     async with misbehaving(1) as executor:
         (before,) = await run_deed(executor, tmp_path)
         (worker,) = executor.pool.idle
-        template, base = serving_process(executor.forkserver), worker.process.folder.parent
+        template, base = _supervisor(executor), worker.process.folder.parent
         for number in range(3, 40):  # folders that the template cannot make
             (base / str(number)).mkdir(exist_ok=True)
 
         with pytest.raises(ExecutorUnavailable):
             await _run_in_turn(executor, tmp_path, "abc")  # two spares can have been forked
 
-        assert serving_process(executor.forkserver) == template
+        assert _supervisor(executor) == template
         assert await run_deed(executor, tmp_path) == [before]
 
 
@@ -142,8 +127,7 @@ async def test_a_fork_server_ignores_sigio(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
         before = await run_deed(executor, tmp_path)
         supervisor = _supervisor(executor)
-        for process in (serving_process(executor.forkserver), supervisor):
-            os.kill(process, signal.SIGIO)
+        os.kill(supervisor, signal.SIGIO)
         await run_deed(executor, tmp_path, account="other")
 
         assert await run_deed(executor, tmp_path) == before

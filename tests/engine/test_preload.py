@@ -19,6 +19,7 @@ from psd_tools import PSDImage
 
 from engine.executor import Task, preload
 from engine.executor.disk_quota import reachable_by_tasks
+from engine.executor.pool import PAUSE
 from engine.media import RASTER
 from engine.planner import template_modules, template_parts
 from engine.registry import load_registry
@@ -44,9 +45,9 @@ _TEMPLATES = [
     *[("pdf", "html", "documents"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
     *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages")],
     *[
-        ("svg", "avif", "+svg"),
-        ("heic", "pdf", "+documents"),
-        ("tiff", "pdf", "documents/scans"),
+        ("svg", "avif", "svg"),
+        ("heic", "pdf", "documents"),
+        ("tiff", "pdf", "documents"),
         ("html", "tiff", "documents/vectors/web pages"),
         ("pdf", "md", "documents/vectors/web pages"),
         ("psd", "pdf", "documents/psd"),
@@ -78,12 +79,18 @@ before = gc.get_stats()
 preload.preload()
 visits = [now["collections"] - then["collections"] for now, then in zip(gc.get_stats(), before)]
 collects = gc.isenabled()
-for name in load_registry().templates:
+for name in [*load_registry().templates][1:]:
     preload.preload_template(name)
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads, visits, collects]))
 """
 _SHARES = {"all": 3, "plan": 6}  # into which the jobs are divided; with --long, all of them run
+
+
+def _parents(pid: int, supervisor: int) -> list[int]:
+    """The processes above a worker process, up to the supervisor."""
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return [parent] if parent == supervisor else [parent, *_parents(parent, supervisor)]
 
 
 def _children(pid: int) -> set[int]:
@@ -109,8 +116,7 @@ def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
 
 def test_template_parts() -> None:
     assert template_parts("") == [""]
-    assert template_parts("a/b c/d") == ["a", "a/b c", "a/b c/d"]
-    assert template_parts("+a/b") == ["", "a", "a/b"]
+    assert template_parts("a/b c/d") == ["", "a", "a/b c", "a/b c/d"]
 
 
 def test_a_private_installation_imports_all_modules_ahead() -> None:
@@ -133,26 +139,26 @@ async def _convert(executor: ObservedExecutor, folder: Path, source: str, target
     await run_files(executor, FileJob(job, [folder / "in"], folder / "out"))
 
 
-async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Path) -> None:
+async def test_a_template_starts_with_its_first_job_and_ends_without_the_supervisor(tmp_path: Path) -> None:
     executor = ObservedExecutor(2, modules=ALL_MODULES)
     await executor.start()
     try:
         supervisor = executor.forkserver.pid
         assert supervisor is not None
-        (first,) = _children(supervisor)
         await _convert(executor, tmp_path, "png", "bmp")
         kept = idle_workers(executor)
+        assert _parents(kept[0], supervisor) == [supervisor]
 
         await _convert(executor, tmp_path, "svg", "png")
-        (svg,) = _children(supervisor) - {first}
+        svg, _ = _parents(idle_workers(executor)[-1], supervisor)
         await _convert(executor, tmp_path, "svg", "png")
-        assert _children(supervisor) == {first, svg}
+        assert _parents(idle_workers(executor)[-1], supervisor) == [svg, supervisor]
 
         os.kill(svg, signal.SIGKILL)
         assert await has_ended(svg)
         await _convert(executor, tmp_path, "svg", "png")
 
-        assert svg not in _children(supervisor)
+        assert _parents(idle_workers(executor)[-1], supervisor)[0] != svg
         assert executor.forkserver.pid == supervisor
         assert {*kept} < {*idle_workers(executor, ACCOUNT)}
         for _ in range(2):  # meanwhile, a second spare of the template would be forked
@@ -167,6 +173,34 @@ async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Pat
     finally:
         await executor.close()
     assert executor.forkserver.pid is None
+
+
+async def test_templates_start_one_above_the_other_while_no_job_runs(tmp_path: Path) -> None:
+    executor = ObservedExecutor(1, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        supervisor = executor.forkserver.pid
+        assert supervisor is not None
+        async with executor.pool.worker(ACCOUNT, own_process=True):
+            before = _children(supervisor)
+            executor.prepare(["documents/psd"])
+            await asyncio.sleep(3 * PAUSE)
+            assert _children(supervisor) == before
+
+        for _ in range(600):
+            if executor.pool.spares["documents/psd"]:
+                break
+            await asyncio.sleep(PAUSE)
+        (psd,) = executor.pool.spares["documents/psd"]
+        template, documents, _ = _parents(psd.pid, supervisor)
+        await _convert(executor, tmp_path, "pdf", "png")
+        assert _parents(idle_workers(executor)[-1], supervisor)[0] == documents
+
+        os.kill(documents, signal.SIGKILL)
+        assert await has_ended(template)
+        await _convert(executor, tmp_path, "psd", "png")
+    finally:
+        await executor.close()
 
 
 async def test_modules_that_cannot_be_imported_ahead_are_left_to_their_jobs(

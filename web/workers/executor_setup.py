@@ -16,7 +16,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.lazy import lazy_imports
-from engine.registry import Registry
+from engine.registry import Registry, load_registry
 from web.services.operation.machine import idle_memory
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def command_executor(
 async def start_local_executor(settings: Settings, executor: LocalExecutor, metrics: InstallationMetrics) -> None:
     """Starts the executor, and records the layers of its sandbox. Raises SandboxIncomplete and ExecutorUnavailable."""
     await executor.start()
+    if settings.templates_ahead:
+        executor.prepare(load_registry().templates)
     report = await check_sandbox(settings, executor)
     metrics.set_sandbox_layers(report.layers)
     if report.missing:

@@ -19,7 +19,7 @@ from engine import pipeline, verification
 from engine.executor import preload
 from engine.media import RASTER
 from engine.options import OptionValue, validate_options
-from engine.planner import Plan
+from engine.planner import Plan, template_parts
 from engine.registry import Registry, load_registry
 
 Imports: TypeAlias = dict[str, list[str]]
@@ -64,7 +64,8 @@ def _with_templates(registry: Registry, groups: dict[str, Jobs]) -> Imports:
 
 
 def _with_template(template: str, registry: Registry, jobs: Jobs) -> Imports:
-    preload.preload_template(template)
+    for part in template_parts(template)[1:]:
+        preload.preload_template(part)
     return _run_group(registry, jobs)
 
 

@@ -91,11 +91,6 @@ def trouble_job(
     return FileJob(Task((name,), target, own_process=isolated or programs), [source], folder / f"{deed}.out")
 
 
-def serving_process(forkserver: ForkServer) -> int:
-    """The process that forks, a child of the fork server's supervisor."""
-    return int(Path(f"/proc/{forkserver.pid}/task/{forkserver.pid}/children").read_text())
-
-
 def idle_workers(executor: ObservedExecutor, account: str = ACCOUNT) -> list[int]:
     """The process IDs of an account's idle workers."""
     return [worker.process.pid for worker in executor.pool.idle if worker.account == account]
