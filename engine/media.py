@@ -92,7 +92,8 @@ class Raster:
     mean if they are of high dynamic range or linear light; frames then have no profile. `gain_map` adds it to a single
     one. `redraw` returns the whole image of vectors, drawn with a longer side of so many pixels. `sample` is a frame of
     one transparent pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the
-    file of one image from which it was decoded, for encoders of its format.
+    file of one image from which it was decoded, for encoders of its format. `order` has the indexes of the pages that
+    are drawn next, and can be changed; it is empty if pages have to be read one after the other.
     """
 
     frames: Iterable[Frame]
@@ -110,6 +111,7 @@ class Raster:
     redraw: Callable[[int], Frame] | None = None
     sample: Frame | None = None
     origin: Origin | None = None
+    order: list[int] = field(default_factory=list)
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
@@ -232,6 +234,11 @@ class Raster:
         check_count(self.count, self.sizes, self.kind)
         for index in range(self.count):
             yield self._next_frame(self.sizes[index : index + 1])
+
+    def page(self, index: int) -> Raster:
+        """A page of a raster with an `order` as a raster of its own, which must be used before the next one."""
+        self.order[:] = [index]
+        return self._next_frame(self.sizes[index : index + 1])
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""

@@ -25,6 +25,7 @@ from engine.conversions import (
     FidelityWarning,
     ToolResult,
 )
+from engine.decode_limits import check_count
 from engine.errors import ConversionError, CorruptInput, InvalidOption, StepFailed
 from engine.file_names import FILENAME
 from engine.formats import FileFormat
@@ -32,6 +33,7 @@ from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.page_ranges import PageRanges
+from engine.page_sharing import PageSharing
 from engine.planner import Conversions, Plan
 from engine.shared_steps import PlanSteps
 from engine.size_limit import best_within
@@ -83,6 +85,7 @@ def run(
     on_file: Callable[[EncodedFile], object] = lambda _file: None,
     names: tuple[str, ...] = (),
     shared: PlanSteps | None = None,
+    sharing: PageSharing | None = None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
@@ -91,7 +94,8 @@ def run(
 
     `on_decoded` receives a decoded input, its transformed versions and additional files, before the next conversion.
     `on_file` receives each file of the result before the next page is decoded. `names` are the file names of the
-    inputs, for tools; `shared` are the steps whose results other plans use, too.
+    inputs, for tools; `shared` are the steps whose results other plans use, too. `sharing` decides which pages of a
+    document this process converts.
     """
     trace = list[Timing]()
     timings = list[Timing]()
@@ -109,9 +113,7 @@ def run(
             _forget_partly_ignored(caught, checked, len(payloads))
         parts = _apply_tool(plan, payloads, files, options, timings, facts=facts, names=names)
         options = options if plan.tool else {**options, **files}
-        for file in _convert(
-            plan, parts, options, timings, on_decoded=on_decoded, originals=payloads, caught=caught, shared=shared
-        ):
+        for file in _convert(plan, parts, options, timings, on_decoded, payloads, caught, shared, sharing):
             on_file(file)
             sizes.append(len(file.data))
             formats.add(file.format or plan.target)
@@ -133,6 +135,7 @@ def _convert(
     originals: Sequence[Any],
     caught: list[warnings.WarningMessage],
     shared: PlanSteps | None,
+    sharing: PageSharing | None,
 ) -> Iterator[EncodedFile]:
     """Yields the files of the result: of each payload that `_apply_tool` yields, one or several.
 
@@ -147,7 +150,7 @@ def _convert(
             continue
         decoded, encoder_input = decode(plan, payload, options, trace, on_decoded, shared)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
-        for file in _encode(plan, encoder_input, options, trace, name, pages):
+        for file in _encode(plan, encoder_input, options, trace, name, pages, sharing):
             is_damaged = any(getattr(one.message, "code", None) == "repaired" for one in caught[checked:])
             if may_keep and not is_damaged and len(file.data) > len(payload):
                 _forget_losses(caught, checked)
@@ -325,7 +328,13 @@ def decode(
 
 
 def _encode(
-    plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], name: str | None, pages: int | None
+    plan: Plan,
+    payload: Any,
+    options: OptionValues,
+    trace: list[Timing],
+    name: str | None,
+    pages: int | None,
+    sharing: PageSharing | None,
 ) -> Iterator[EncodedFile]:
     """Runs the encoder and the steps after it, once per selected page if one file cannot hold them all.
 
@@ -341,9 +350,8 @@ def _encode(
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)
-    parts = [payload] if count == 1 else media.split(payload)
-    digits = max(2, len(str(count)))
-    for number, part in enumerate(parts, 1):
+
+    def encode(part: Any) -> EncodedFile:
         if MAX_BYTES in options and MAX_BYTES in encoder.options and MAX_BYTES not in plan.without_effect(options):
             file = _encode_within(encoder, part, options, trace)
         else:
@@ -351,6 +359,16 @@ def _encode(
         file = follow(others, file, options, trace)
         if not file.data:
             raise StepFailed(f"The step {encoder} returned no data.")
+        return file
+
+    files: Iterable[EncodedFile]
+    if sharing is not None and isinstance(payload, Raster) and len(payload.order) == count > 1:  # none has been drawn
+        check_count(payload.count, payload.sizes, payload.kind)
+        files = sharing.files(count, lambda index: encode(payload.page(index)))
+    else:
+        files = map(encode, [payload] if count == 1 else media.split(payload))
+    digits = max(2, len(str(count)))
+    for number, file in enumerate(files, 1):
         yield replace(file, name=name if count == 1 else f"{number:0{digits}}", pages=pages)
 
 

@@ -7,14 +7,15 @@ import os
 import signal
 import socket
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from engine import sandbox
+from engine import memory_estimate, page_sharing, sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
 from engine.executor import preload, tasks
 from engine.executor.disk_quota import INTERVAL, BaseFolder, watch_quotas
@@ -32,6 +33,9 @@ JOBS_PER_PROCESS = 1000
 
 ATTEMPTS = 5
 """Worker processes that are tried until one starts a task."""
+
+ALONE = 0.2
+"""Seconds from the start of a task until others assist it, which a short task is not worth."""
 
 _EXIT_TIMEOUT = 5.0  # seconds for a process that closed its connection to end
 _ARENA_MAX = -8  # the parameter of mallopt that MALLOC_ARENA_MAX sets when a process starts
@@ -144,6 +148,9 @@ class LocalExecutor:
     A worker process belongs to the account of its first task and runs up to `jobs_per_process` tasks of that account.
     The tasks of one account can share the memory of a process; tasks of two accounts never do. `pool` replaces the
     worker processes that the other parameters describe.
+
+    While fewer tasks run than there are `cores`, other processes assist one that draws pages. They end when a task
+    comes, which then has the cores and the memory; the process that leads goes on alone.
     """
 
     def __init__(
@@ -153,9 +160,13 @@ class LocalExecutor:
         jobs_per_process: int = JOBS_PER_PROCESS,
         *,
         pool: WorkerPool | SingleWorker | None = None,
+        cores: int = 1,
     ) -> None:
         self.pool = pool or WorkerPool(ForkServer(layers), workers, jobs_per_process)
         self._slots = asyncio.Semaphore(workers)
+        self._cores = cores
+        self._tasks = 0  # that run or wait
+        self._assistants = set[asyncio.Task[None]]()
 
     async def start(self) -> None:
         """Starts the fork server and spare processes, which otherwise happens at the first task.
@@ -178,10 +189,18 @@ class LocalExecutor:
     ) -> TaskResult:
         """Runs a task of an account. Raises ConversionError. Cancelling kills the process."""
         time = TaskTime(limits)
+        for one in self._assistants:
+            one.cancel()
+        self._tasks += 1
         try:
-            async with self._slots, time.limited():
+            async with (
+                self._slots,
+                time.limited(),
+                self._assisted(task, account, inputs, limits, time) as shared,
+            ):
                 with reopen(inputs) as sources:
-                    return await self._run(task, account, [*sources, output], limits, time)
+                    result = await self._run(task, account, [*sources, output], shared, limits, time)
+            return replace(result, seconds=time.of_process)
         except ConversionError as error:
             error.seconds = time.of_process
             raise
@@ -189,9 +208,11 @@ class LocalExecutor:
             cause = StepFailed("The conversion was cancelled.")
             cause.seconds = time.of_process
             raise error from cause
+        finally:
+            self._tasks -= 1
 
     async def _run(
-        self, task: Task, account: str, descriptors: list[int], limits: TaskLimits, time: TaskTime
+        self, task: Task, account: str, descriptors: list[int], shared: list[int], limits: TaskLimits, time: TaskTime
     ) -> TaskResult:
         output = descriptors[-1]
         for _ in range(ATTEMPTS):
@@ -202,14 +223,53 @@ class LocalExecutor:
                 async with self.pool.worker(account, own_process=task.own_process, template=task.template) as worker:
                     request = Request(account, limits, worker.final, task)
                     with time.running(worker.process, children=task.own_process):
-                        reply = await send_request(worker, request, descriptors)
+                        reply = await send_request(worker, request, [*descriptors, *shared])
                     result, reusable = tasks.parse_result(reply)
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
                     worker.succeeded = reusable and not time.is_long
-                    return replace(result, seconds=time.of_process)
+                    return result
         raise ExecutorUnavailable("No process can be started for the conversion.")
+
+    @asynccontextmanager
+    async def _assisted(
+        self, task: Task, account: str, inputs: Sequence[int], limits: TaskLimits, time: TaskTime
+    ) -> AsyncIterator[list[int]]:
+        """Runs assistants for the pages of a task that no other one runs beside; they have ended after the block.
+
+        Yields the descriptors with which the process that leads shares the pages; none if it has no assistants.
+        """
+        count = min(self._cores - self._tasks, memory_estimate.MAX_BYTES // max(task.memory, 1) - 1)
+        if count < 1 or not task.draws_pages or task.dry_run or task.outputs:
+            yield []
+            return
+        with tempfile.TemporaryFile() as results, os.fdopen(os.memfd_create("pages"), "r+b") as table:
+            table.truncate(page_sharing.TABLE_BYTES)
+            shared = [table.fileno(), results.fileno()]
+            coroutines = [self._assist(task, account, inputs, shared, limits, time) for _ in range(count)]
+            assistants = set(map(asyncio.create_task, coroutines))
+            self._assistants |= assistants
+            try:
+                yield shared
+            finally:
+                for one in assistants:
+                    one.cancel()
+                await asyncio.wait(assistants)
+                self._assistants -= assistants
+
+    async def _assist(
+        self, task: Task, account: str, inputs: Sequence[int], shared: list[int], limits: TaskLimits, time: TaskTime
+    ) -> None:
+        """Converts pages in another process of the account, with the limits of the task."""
+        await asyncio.sleep(ALONE)
+        with suppress(ConversionError, NotStarted), ExitStack() as stack:
+            files = [*stack.enter_context(reopen(inputs)), shared[0]]
+            files += stack.enter_context(reopen(shared[1:], os.O_WRONLY | os.O_APPEND))
+            async with self.pool.worker(account, own_process=task.own_process, template=task.template) as worker:
+                with time.running(worker.process, children=task.own_process):
+                    worker.process.lower_priority()  # for good: no other task gets this process
+                    await send_request(worker, Request(account, limits, worker.final, task, assists=True), files)
 
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
@@ -253,15 +313,15 @@ async def send_request(worker: Worker, request: Request, descriptors: list[int])
 
 
 @contextmanager
-def reopen(files: Sequence[int]) -> Iterator[list[int]]:
-    """Opens the files again, so that a task can neither write to them nor depend on their position."""
+def reopen(files: Sequence[int], flags: int = os.O_RDONLY) -> Iterator[list[int]]:
+    """Opens the files again, by default so that a task can neither write to them nor depend on their position."""
     opened: list[int] = []
     try:
         for descriptor in files:
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # opening a named pipe would block
                     raise StepFailed("The files of the task must be regular files.")
-                opened.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC))
+                opened.append(os.open(f"/proc/self/fd/{descriptor}", flags | os.O_CLOEXEC))
             except OSError as error:
                 raise StepFailed("The files of the task cannot be opened.") from error
         yield opened

@@ -38,10 +38,10 @@ class TaskTime:
         self._limits = limits
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
-        self._process: Process | None = None
         self._process_start: float | None = None
-        self._cpu, self._measured_at = 0.0, 0.0  # CPU time of the task, and the `total` at which it was measured
-        self._measure: Callable[[], float] = lambda: 0.0
+        self._running: dict[Process, Callable[[], float]] = {}  # with what measures their CPU time
+        self._cpu: dict[Process, float] = {}  # CPU time of running and ended processes, when last measured
+        self._measured_at: dict[Process, float] = {}  # the `total` at that time
         self.is_long = False
         """Whether the process has a lower priority."""
 
@@ -53,29 +53,32 @@ class TaskTime:
     @property
     def of_process(self) -> float:
         """CPU seconds in `running`, as of the latest step or its end; of a process that waits, a share of its time."""
-        return 0.0 if self._process_start is None else max(self._cpu, _IDLE_SHARE * (self.total - self._process_start))
+        if self._process_start is None:
+            return 0.0
+        return max(sum(self._cpu.values()), _IDLE_SHARE * (self.total - self._process_start))
 
     @contextmanager
     def running(self, process: Process, *, children: bool) -> Iterator[None]:
         """Measures a process, which the task may have waited for, while it runs the task, which may have `children`.
 
-        If the process ends meanwhile, the time since the latest step counts.
+        Several processes can share a task. If one ends meanwhile, the time since the latest step counts.
         """
         before = 0.0
         with suppress(OSError):  # it has ended
             before = process.cpu_seconds(children=children)
-        self._measure = lambda: process.cpu_seconds(children=children) - before
-        self._process = process
-        self._cpu = 0.0
-        self._process_start = self._measured_at = self.total
+        self._running[process] = lambda: process.cpu_seconds(children=children) - before
+        self._cpu[process] = 0.0
+        self._measured_at[process] = self.total
+        if self._process_start is None:
+            self._process_start = self.total
         try:
             yield
         finally:
-            self._process = None
+            measure = self._running.pop(process)
             try:
-                self._cpu = self._measure()
+                self._cpu[process] = measure()
             except OSError:
-                self._cpu += self.total - self._measured_at
+                self._cpu[process] += self.total - self._measured_at[process]
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[None]:
@@ -102,12 +105,14 @@ class TaskTime:
         loop = asyncio.get_running_loop()
         self._counted = self.total
         self._latest_step = loop.time()
-        if self._process is not None:
-            with suppress(OSError):  # it has ended; its task, too, soon
-                self._cpu, self._measured_at = self._measure(), self._counted
-            if self._cpu >= LONG and not self.is_long:
-                self.is_long = True
-                self._process.lower_priority()
+        for process, measure in self._running.items():
+            with suppress(OSError):  # it has ended; its part of the task, too, soon
+                self._cpu[process] = measure()
+                self._measured_at[process] = self._counted
+        if not self.is_long and sum(self._cpu.values()) >= LONG:
+            self.is_long = True
+            for process in self._running:
+                process.lower_priority()
         remaining = min(self._limits.seconds - self._counted, self._limits.cpu - self.of_process)
         if remaining > 0:
             self._timer = loop.call_later(min(STEP, remaining), self._count, deadline)

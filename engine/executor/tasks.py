@@ -16,10 +16,12 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from pydantic import Field, TypeAdapter
 
 from engine import memory_estimate, sandbox
+from engine.conversions import AnyConversion
 from engine.errors import ConversionError, Killed, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
+from engine.media import DOCUMENT, RASTER
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Size, Text
-from engine.pipeline import Seconds, Timing
+from engine.pipeline import PAGES, Seconds, Timing
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
 
@@ -81,7 +83,8 @@ class Task:
     With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
-    bytes, by which an executor may place the task; TaskLimits has the limit.
+    bytes, by which an executor may place the task; TaskLimits has the limit. A task that `draws_pages` of a document
+    can share them with other processes.
     """
 
     inputs: tuple[str, ...]
@@ -96,6 +99,7 @@ class Task:
     file_names: tuple[str, ...] = ()
     input_names: tuple[str, ...] = ()
     outputs: tuple[TaskOutput, ...] = ()
+    draws_pages: bool = False
 
     @classmethod
     def of(
@@ -121,7 +125,14 @@ class Task:
             memory=memory,
             file_names=plan.file_names,
             input_names=tuple(input_name[:_MAX_NAME] for input_name in input_names),
+            draws_pages=PAGES in options
+            and any(map(_draws, plan.conversions))
+            and not (plan.tool or plan.target.paged),
         )
+
+
+def _draws(step: AnyConversion) -> bool:
+    return step.source == DOCUMENT and step.target == RASTER
 
 
 @dataclass(frozen=True)
@@ -184,13 +195,15 @@ class Identification:
 class Request(NamedTuple):
     """A message to a worker process: a task of an account, as names and values without paths, or an identification.
 
-    A request without a `task` asks for a sandbox self-test. The process ends after a `final` request.
+    A request without a `task` asks for a sandbox self-test. The process ends after a `final` request. A process that
+    `assists` has no output; it and the one that leads have two more descriptors, those of PageSharing.
     """
 
     account: str
     limits: TaskLimits
     final: bool
     task: Task | Identification | None = None
+    assists: bool = False
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""

@@ -11,7 +11,7 @@ import socket
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
@@ -25,6 +25,7 @@ from engine.executor.several import heaviest, plan_outputs, write_outputs
 from engine.executor.tasks import Identification, PlannedOutput, Request, Task, TaskLimits, TaskOutput, TaskResult
 from engine.media import Raster
 from engine.options import OptionValues
+from engine.page_sharing import PageSharing
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 from engine.shared_steps import PlanSteps
@@ -107,7 +108,7 @@ class Worker:
                 self._forbid_programs()
                 found, errors = identify(request.task, *descriptors)
                 return tasks.identified_reply(found, errors, reusable=self._is_reusable(request))
-            result = self._run(request.task, descriptors, limit_memory)
+            result = self._run(request.task, descriptors, limit_memory, assists=request.assists)
             return tasks.result_reply(result, reusable=self._is_reusable(request))
         except ConversionError as error:
             return tasks.error_reply(error)
@@ -121,7 +122,9 @@ class Worker:
     def _is_reusable(self, request: Request) -> bool:
         return not request.final and self._initial is not None and self._initial.is_unchanged()
 
-    def _run(self, task: Task, descriptors: list[int], limit_memory: Callable[[int], None]) -> TaskResult:
+    def _run(
+        self, task: Task, descriptors: list[int], limit_memory: Callable[[int], None], *, assists: bool
+    ) -> TaskResult:
         registry = load_registry()
         if task.outputs:
             return self._run_outputs(registry, task, descriptors, limit_memory)
@@ -132,15 +135,14 @@ class Worker:
             self._forbid_programs()
         if task.dry_run:
             return _dry_run(plan, task.options, descriptors)
-        return convert(
-            registry,
-            plan,
-            task.options,
-            descriptors,
-            limit_memory,
-            name=task.name,
-            input_names=task.input_names,
-        )
+        run = partial(convert, registry, plan, task.options, limit_memory=limit_memory, name=task.name)
+        count = len(task.inputs) + (not assists)
+        if len(descriptors) == count:
+            return run(descriptors, input_names=task.input_names)
+        with closing(PageSharing(*descriptors[count:], leads=not assists)) as sharing:
+            if assists:
+                return assist(plan, task.options, descriptors[:count], limit_memory, sharing)
+            return run(descriptors[:count], sharing=sharing)
 
     def _run_outputs(
         self, registry: Registry, task: Task, descriptors: list[int], limit_memory: Callable[[int], None]
@@ -194,12 +196,14 @@ def convert(
     limit_memory: Callable[[int], None],
     name: str = tasks.DEFAULT_NAME,
     input_names: tuple[str, ...] = (),
+    sharing: PageSharing | None = None,
 ) -> TaskResult:
     """Runs a plan in this process and verifies each file of the result. Raises ConversionError.
 
     `descriptors` are the open files of the task, the output last; all are closed after a success. Calls `limit_memory`
     with the task's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
-    files in a ZIP, without number and extension; `input_names` are the file names of the inputs.
+    files in a ZIP, without number and extension; `input_names` are the file names of the inputs. `sharing` decides
+    which pages other processes convert.
     """
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
@@ -212,7 +216,15 @@ def convert(
 
     with os.fdopen(output, "wb") as file:
         inputs = _Inputs(map(_read, sources), input_names)
-        return _convert(registry, plan, options, inputs, name, file, on_decoded=on_decoded)
+        return _convert(registry, plan, options, inputs, name, file, on_decoded=on_decoded, sharing=sharing)
+
+
+def assist(
+    plan: Plan, options: OptionValues, sources: list[int], limit_memory: Callable[[int], None], sharing: PageSharing
+) -> TaskResult:
+    """Converts pages for the process that leads, which verifies them. Raises ConversionError, also if none is left."""
+    limit_memory(memory_estimate.allowed_bytes(plan, files=sum(os.fstat(source).st_size for source in sources)))
+    return TaskResult(pipeline.run(plan, map(_read, sources), options, sharing=sharing).outcome)
 
 
 def convert_outputs(
@@ -252,6 +264,7 @@ def _convert(
     file: IO[bytes],
     on_decoded: Callable[[Sequence[object]], None] = lambda _payloads: None,
     shared: PlanSteps | None = None,
+    sharing: PageSharing | None = None,
 ) -> TaskResult:
     """Runs a plan, verifies each file of the result, and writes them to `file`."""
     verify = partial(verification.verify, registry, plan, options=options)
@@ -264,6 +277,7 @@ def _convert(
         on_file=writer.add,
         names=inputs.names,
         shared=shared,
+        sharing=sharing,
     )
     first = writer.images[0]
     width, height = first.size or (None, None)

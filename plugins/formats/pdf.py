@@ -185,13 +185,15 @@ def render(
 
     found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
     texts.warn_losses(document[0])  # A dry run draws no page.
+    order = [*range(document.page_count)]
     return Raster(
-        (draw(page) for page in document),
+        (draw(document[order.pop(0)]) for _ in range(document.page_count)),
         count=document.page_count,
         metadata=ImageMetadata(text=_texts(document)),
         dpi=_resolution(dpi, *found[0][:2]),
         source=ImageSource(scalable=True),
         sample=pillow.sample("RGB"),
+        order=order,
         sizes=[full for full, _, _ in found],
         drawn_sizes=[_box_size(box or (0, 0, *whole)) for _, whole, box in found],
     )

@@ -88,7 +88,8 @@ def local_executor(
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
-    Runs `workers` tasks at a time, and at most as many `additional` ones, for which no process is kept ready.
+    Runs `workers` tasks at a time, and at most as many `additional` ones, for which no process is kept ready. While
+    fewer tasks run, several processes share the pages of a document; of several `processes`, each has its part of them.
 
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
     `modules`; by default, the modules of all jobs. The memory of idle worker processes is shared by `processes`.
@@ -100,7 +101,7 @@ def local_executor(
         settings.jobs_per_process,
         idle_memory() // processes,
     )
-    return LocalExecutor(workers + additional, pool=pool)
+    return LocalExecutor(workers + additional, pool=pool, cores=workers // processes)
 
 
 def command_executor(
