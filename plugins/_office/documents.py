@@ -22,13 +22,14 @@ from engine import (
     conversion,
     lazy_imports,
 )
-from engine.option_types import Pages, Password
+from engine.option_types import Landscape, Margin, Pages, PageSize, Password
 from plugins._office import compound_file, libreoffice
 from plugins._office.compound_file import CompoundFile
 from plugins._office.libreoffice import PROGRAMS, Filter, Written
 from plugins._pdf.pages import reading
 from plugins._pdf.pages.reading import read_pages
 from plugins._text import zip_archives
+from plugins._text.paper import SIZES, check_margin
 
 with lazy_imports():
     from engine.mupdf import pymupdf
@@ -39,6 +40,7 @@ with lazy_imports():
 MODULES = ("plugins._fonts.choice", "plugins._office.references", *reading.MODULES)
 TEMPLATE = "documents"
 COST = 10.0
+_SHORTEST_SIDE = 210.0  # mm, of most pages
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCRYPTED_PACKAGE = "EncryptedPackage"
 _ENCRYPTED_SLIDES = "EncryptedSummary"
@@ -103,6 +105,37 @@ def reader(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes
         return read_pages(written.data, pages=pages)
 
     return read
+
+
+def printer(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
+    """The same for a format whose text or tables are laid out, on paper that the options describe."""
+
+    @conversion(format, DOCUMENT, cost=COST, programs=PROGRAMS, isolated=True)
+    def read(
+        data: bytes,
+        *,
+        password: Password | None = None,
+        pages: Pages | None = None,
+        page_size: PageSize | None = None,
+        landscape: Landscape | None = None,
+        margin: Margin | None = None,
+    ) -> pymupdf.Document:
+        paper = paper_of(page_size, landscape, margin)
+        written = convert(prepare(data), format, filter_._replace(paper=paper), password)
+        return read_pages(written.data, pages=pages)
+
+    return read
+
+
+def paper_of(page_size: str | None, landscape: bool | None, margin: float | None) -> str:
+    """What the options change of the pages, for a Filter. Raises InvalidOption if the margin leaves no space."""
+    if (page_size, landscape, margin) == (None, None, None):
+        return ""
+    sides = SIZES[page_size] if page_size else ()
+    if margin is not None:
+        check_margin(margin, min(sides, default=_SHORTEST_SIDE))
+    lengths = ["-" if length is None else f"{100 * length:.0f}" for length in (*(sides or (None, None)), margin)]
+    return " ".join([*lengths[:2], "-" if landscape is None else str(int(landscape)), lengths[2]])
 
 
 def writers(

@@ -84,6 +84,28 @@ Sub Main
   writing(1).Name = "FilterOptions"
   writing(1).Value = Environ("WRITING")
   document = StarDesktop.loadComponentFromURL(Environ("SOURCE"), "_blank", 0, reading())
+  If Environ("PAPER") &lt;&gt; "" Then
+    sides = Split(Environ("PAPER"), " ")
+    pages = document.StyleFamilies.getByName("PageStyles")
+    For index = 0 To pages.Count - 1
+      page = pages.getByIndex(index)
+      shorter = IIf(page.Width &lt; page.Height, page.Width, page.Height)
+      longer = page.Width + page.Height - shorter
+      wide = page.Width &gt; page.Height
+      If sides(0) &lt;&gt; "-" Then shorter = CLng(sides(0))
+      If sides(1) &lt;&gt; "-" Then longer = CLng(sides(1))
+      If sides(2) &lt;&gt; "-" Then wide = sides(2) = "1"
+      page.IsLandscape = wide
+      page.Width = IIf(wide, longer, shorter)
+      page.Height = IIf(wide, shorter, longer)
+      If sides(3) &lt;&gt; "-" And 2 * CLng(Replace(sides(3), "-", "0")) &lt; shorter Then
+        page.LeftMargin = CLng(sides(3))
+        page.RightMargin = CLng(sides(3))
+        page.TopMargin = CLng(sides(3))
+        page.BottomMargin = CLng(sides(3))
+      End If
+    Next
+  End If
   If document.supportsService("com.sun.star.sheet.SpreadsheetDocument") Then
     Open Environ("SHEETS") For Output As #1
     Print #1, document.Sheets.Count
@@ -126,6 +148,8 @@ class Filter(NamedTuple):
     """A filter of LibreOffice that writes files with this extension, and the options of reading and writing.
 
     `sheet` is the number of the sheet for a format that holds only one; otherwise 0. `raw`: numbers have no format.
+    `paper` changes the pages: their shorter and longer side, whether they are wide (`1` or `0`), and their margin, in
+    hundredths of a millimeter; `-` leaves what the document has.
     """
 
     name: str
@@ -134,6 +158,7 @@ class Filter(NamedTuple):
     writing: str = ""
     sheet: int = 0
     raw: bool = False
+    paper: str = ""
 
 
 class Written(NamedTuple):
@@ -168,6 +193,7 @@ def convert(
             "READING": filter_.reading,
             "WRITING": filter_.writing,
             "RAW": "1" if filter_.raw else "",
+            "PAPER": filter_.paper,
             "PASSWORD": password or "",
         }
         messages = _run(folder, variables)

@@ -27,7 +27,7 @@ from engine import (
     lazy_imports,
 )
 from engine.blocks import Cell, Table
-from engine.option_types import Encoding, Pages
+from engine.option_types import Encoding, Landscape, Margin, Pages, PageSize
 from plugins._office import documents
 from plugins._office.libreoffice import LIBREOFFICE, PROGRAMS, Filter
 from plugins._pdf.pages.reading import read_pages
@@ -81,10 +81,19 @@ def write(document: Blocks, *, separator: Separator = "comma", bom: Bom = False)
 
 
 @conversion(CSV, DOCUMENT, cost=documents.COST, programs=PROGRAMS, isolated=True)
-def print_table(data: bytes, *, pages: Pages | None = None, encoding: Encoding | None = None) -> pymupdf.Document:
+def print_table(
+    data: bytes,
+    *,
+    pages: Pages | None = None,
+    encoding: Encoding | None = None,
+    page_size: PageSize | None = None,
+    landscape: Landscape | None = None,
+    margin: Margin | None = None,
+) -> pymupdf.Document:
     """The pages that LibreOffice prints of the table."""
     workbook = sheets.write(read.run(data, encoding=encoding))
-    return read_pages(documents.convert(workbook, XLSX, Filter("calc_pdf_Export"), None).data, pages=pages)
+    filter_ = Filter("calc_pdf_Export", paper=documents.paper_of(page_size, landscape, margin))
+    return read_pages(documents.convert(workbook, XLSX, filter_, None).data, pages=pages)
 
 
 def _separated_lines(text: str, separator: str) -> int:

@@ -131,11 +131,11 @@ def conversions() -> list[AnyConversion]:
     sheets = Filter("calc_pdf_Export")
     slides = Filter("impress_pdf_Export")
     return [
-        *(documents.reader(format, texts) for format in (DOCX, DOC, ODT)),
-        documents.reader(RTF, texts, check_lengths),
+        *(documents.printer(format, texts) for format in (DOCX, DOC, ODT)),
+        documents.printer(RTF, texts, check_lengths),
         *documents.writers((DOCX, DOC, ODT), _TEXTS),
         *documents.writers((RTF,), _TEXTS, check_lengths),
-        *(documents.reader(format, sheets) for format in (XLSX, XLS, ODS)),
+        *(documents.printer(format, sheets) for format in (XLSX, XLS, ODS)),
         *documents.writers((XLSX, XLS, ODS), _SHEETS),
         *(documents.reader(format, slides) for format in (PPTX, PPT, ODP)),
         documents.reader(VSDX, Filter("draw_pdf_Export")),

@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from warnings import catch_warnings
 
 import numpy as np
@@ -280,6 +281,27 @@ def test_a_sheet_that_is_missing_is_refused() -> None:
         convert(opendocument("spreadsheet", _NUMBERS), "csv", sheet="3")
 
     assert raised.value.param == "sheet"
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "size"),
+    [
+        (docx(), {"page_size": "a5"}, (420, 595)),
+        (docx(), {"page_size": "letter", "landscape": True, "margin": 0}, (792, 612)),
+        (_TABLE, {"page_size": "a6"}, (298, 420)),
+    ],
+)
+def test_pages_have_the_size_requested(data: bytes, options: dict[str, Any], size: tuple[int, int]) -> None:
+    page = pypdfium2.PdfDocument(convert(data, "pdf", "table.csv", **options).data)[0]
+
+    assert tuple(map(round, page.get_size())) == size
+    left = page.get_textpage().get_charbox(0)[0]
+    assert left < 10 if options.get("margin") == 0 else left > 20
+
+
+def test_a_margin_that_leaves_no_space_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="margin leaves no space"):
+        convert(docx(), "pdf", margin=80, page_size="a5")
 
 
 def test_numbers_in_narrow_columns_are_shown() -> None:

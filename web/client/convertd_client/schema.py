@@ -53,11 +53,11 @@ class ConvertOptions(TypedDict, total=False):
     encoding: str  # Encoding of a text, such as windows-1251, koi8-r or gbk; without it, it is recognized.
     separator: Literal["comma", "semicolon", "tab", "pipe"]  # Character between the cells of a row in CSV.
     bom: bool  # Begins CSV with a byte order mark, by which Excel recognizes UTF-8.
-    exposure: float  # Brightens or darkens images with linear light, in stops.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.
     margin: float  # Distance to the edges of the page in mm.
+    exposure: float  # Brightens or darkens images with linear light, in stops.
     font_size: float  # Size of text in points; headings are larger in proportion.
     brightness: float  # Factor of all colors, as brightness() of CSS.
     contrast: float  # Factor of the distance to middle gray, as contrast() of CSS.
