@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine import BLOCKS, DOCUMENT, Blocks, FileFormat, Loss, any_of, conversion, decode_text, lazy_imports
+import re
+
+from engine import BLOCKS, DOCUMENT, Blocks, FileFormat, Loss, any_of, blocks, conversion, decode_text, lazy_imports
 from engine.option_types import Encoding, FontSize, Landscape, Margin, Pages, PageSize
 from plugins._text.paper import MARGIN, Paper
 
@@ -14,6 +16,7 @@ with lazy_imports():
 MODULES = ("plugins._pdf.text.books", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
 TEMPLATE = "documents"
 _FONT_SIZE = 10.0
+_EMPTY_LINES = re.compile(r"\n(?:[ \t]*+\n)++")
 
 TXT = FileFormat(
     "txt",
@@ -39,6 +42,17 @@ def to_text(document: pymupdf.Document) -> bytes:
 def write(document: Blocks) -> bytes:
     """The text of the blocks in UTF-8: form feeds separate pages, empty lines paragraphs, tabs cells."""
     return text_writer.write(document).encode()
+
+
+@conversion(TXT, BLOCKS, loss=Loss.DETAIL)
+def read_blocks(data: bytes, *, encoding: Encoding | None = None) -> Blocks:
+    """A paragraph for each group of lines between empty lines. A form feed ends a page."""
+    content: list[blocks.Block] = []
+    for page in decode_text(data, encoding).split("\f"):
+        lines = "\n".join(page.splitlines())
+        content += [blocks.Break()] if content else []
+        content += (blocks.Paragraph((blocks.Run(text),)) for text in _EMPTY_LINES.split(lines.strip("\n")) if text)
+    return Blocks(tuple(content))
 
 
 @conversion(TXT, DOCUMENT, isolated=True)
