@@ -22,13 +22,17 @@ _MAX_NAMED = 5  # words in a warning
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture in a document: its file, what it shows in words, and its size in points, where the document has one."""
+    """A picture in a document: its file, what it shows in words, and its size in points, where the document has one.
+
+    A picture that is elsewhere has its `url` instead of `data`.
+    """
 
     data: bytes
     media_type: str
     alt: str = ""
     width: float | None = None
     height: float | None = None
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +235,11 @@ def runs_of(blocks: Iterable[Block]) -> Iterator[Run]:
 
 
 def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yields the text of each block that has some, without styles and pictures."""
+    """Yields the text of each block and term that has some, without styles and pictures."""
     for block in walk(blocks):
-        text = block.text if isinstance(block, Code) else "".join(run.text or run.formula for run in own_runs(block))
-        if text:
-            yield text
+        terms = [item.term for item in block.items] if isinstance(block, ItemList) else [own_runs(block)]
+        texts = ["".join(run.text or run.formula for run in runs) for runs in terms]
+        yield from filter(None, [block.text] if isinstance(block, Code) else texts)
 
 
 def words(texts: Iterable[str]) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 from operator import attrgetter
@@ -201,6 +202,8 @@ class _Writer:
         if run.note:
             number = self._notes.number(run)
             return f'<sup><a href="#fn{number}" id="fnref{number}" role="doc-noteref">{number}</a></sup>'
+        if run.anchor:
+            return f'<span id="{escape(run.anchor)}">{self._run(replace(run, anchor=""))}</span>'
         if run.picture:
             source = self._pictures.source(run.picture)
             sides = (("width", run.picture.width), ("height", run.picture.height))

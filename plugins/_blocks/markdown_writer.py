@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
@@ -72,6 +72,7 @@ class _Writer:
         self._pictures = pictures
         self._notes = Notes()
         self._anchors = _slugs(content)
+        self._targets = {run.link[1:] for run in blocks.runs_of(content) if run.link.startswith("#")}
 
     def parts(self, content: Iterable[Block]) -> Iterator[str]:
         """Each block that is not empty. A list that follows one of its kind has another mark, which separates them."""
@@ -113,7 +114,7 @@ class _Writer:
 
     def _list(self, items: ItemList, *, is_other: bool) -> str:
         if items.kind == "definitions":
-            return "\n\n".join(map(self._definition, items.items))
+            return "\n\n".join(self._definition(item, index) for index, item in enumerate(items.items))
         separator = "\n" if is_tight(items) else "\n\n"
         texts = []
         for number, item in enumerate(items.items, max(items.start, 0)):
@@ -123,9 +124,11 @@ class _Writer:
             texts.append(_indented(box + separator.join(self.parts(item.blocks)), mark, " " * len(mark)))
         return separator.join(texts)
 
-    def _definition(self, item: ListItem) -> str:
+    def _definition(self, item: ListItem, index: int) -> str:
+        """What an entry defines, unless it is the same as of the one before, and its text."""
         term = _LINE_START.sub(r"\g<before>\\", self._one_line(item.term))
-        return f"{term or '&nbsp;'}\n" + _indented("\n\n".join(self.parts(item.blocks)) or "&nbsp;", ":   ", _INDENT)
+        above = f"{term or '&nbsp;'}\n" if term or not index else ""
+        return above + _indented("\n\n".join(self.parts(item.blocks)) or "&nbsp;", ":   ", _INDENT)
 
     def _table(self, table: Table) -> str:
         caption = self._lines(table.caption) or (f"## {_escaped(table.name)}" if table.name else "")
@@ -219,6 +222,9 @@ class _Writer:
         return f"[{text}]({_url(link)})"
 
     def _run(self, run: Run, *, in_cell: bool) -> str:
+        if run.anchor:
+            mark = f'<a id="{html.escape(run.anchor)}"></a>' if run.anchor in self._targets else ""
+            return mark + self._run(replace(run, anchor=""), in_cell=in_cell)
         if run.note:
             return f"[^{self._notes.number(run)}]"
         if run.picture:

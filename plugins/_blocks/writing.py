@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 
-from engine import FidelityWarning
+from engine import FidelityWarning, TooLarge
 from engine.blocks import Block, ItemList, Paragraph, Picture, Run
-from plugins._blocks.pictures import OF_BROWSERS, adapt, extension
+from plugins._blocks import pictures
 
 _SCHEME = re.compile(r"[\s\x00-\x1f]*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _SAFE = frozenset({"http", "https", "mailto", "tel", "ftp"})
-_FOLDER = "pictures"
+_MAX_EMBEDDED = 256 << 20  # bytes: a page can show one picture many times
 _LETTERS = 26
 _ROMAN = (
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
@@ -30,26 +30,27 @@ def safe_link(link: str) -> str:
 
 
 class Pictures:
-    """Where the pictures of a result are, as its option `images` says. `files` are those beside the text, by name."""
+    """Where the pictures of a result are, as its option `images` says."""
 
     def __init__(self, images: str) -> None:
-        self.files: dict[str, bytes] = {}
         self._images = images
+        self._embedded = 0
 
     def source(self, picture: Picture) -> str:
-        """The URL of a picture; empty if it is dropped, with a warning."""
+        """The URL of a picture; empty if it is dropped, with a warning. Raises TooLarge."""
         if self._images == "drop":
             FidelityWarning.issue("pictures_dropped", "Pictures are not in the result.")
             return ""
-        shown = adapt(picture, OF_BROWSERS)
+        if picture.url:
+            return safe_link(picture.url)
+        shown = pictures.adapt(picture, pictures.OF_BROWSERS)
         if shown is None:
             return ""
-        if self._images == "embed":
-            return f"data:{shown.media_type};base64,{b64encode(shown.data).decode()}"
-        known = next((name for name, data in self.files.items() if data == shown.data), None)
-        name = known or f"{_FOLDER}/{len(self.files) + 1}.{extension(shown.media_type)}"
-        self.files[name] = shown.data
-        return name
+        self._embedded += len(shown.data)
+        if self._embedded > _MAX_EMBEDDED:
+            details = {"max_size": _MAX_EMBEDDED}
+            raise TooLarge("The pictures in the text are too large.", reason="bytes", details=details)
+        return f"data:{shown.media_type};base64,{b64encode(shown.data).decode()}"
 
 
 class Notes:
@@ -57,12 +58,15 @@ class Notes:
 
     def __init__(self) -> None:
         self._found: list[tuple[Block, ...]] = []
+        self._numbers: dict[int, int] = {}
         self._written = 0
 
     def number(self, run: Run) -> int:
-        """The number of the note of a run, which is the next."""
-        self._found.append(run.note)
-        return len(self._found)
+        """The number of the note of a run: the next, unless another run has the same note."""
+        if id(run.note) not in self._numbers:
+            self._found.append(run.note)
+            self._numbers[id(run.note)] = len(self._found)
+        return self._numbers[id(run.note)]
 
     def __iter__(self) -> Notes:
         return self

@@ -2,13 +2,17 @@
 
 import codecs
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from engine import FidelityWarning, Signature, Sniffer, TooLarge, lazy_imports
+from engine import CorruptInput, FidelityWarning, Signature, Sniffer, TooLarge, lazy_imports
+from plugins._text import zip_archives
 
 with lazy_imports():
     from lxml import etree
+
+_INDEX = "index.html"  # the page of an archive
 
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
@@ -66,6 +70,32 @@ def warn_not_loaded(references: Sequence[str]) -> None:
     names = ", ".join(reference[:_MAX_NAME] for reference in references[:_MAX_NAMED])
     more = f" and {len(references) - _MAX_NAMED} more" if len(references) > _MAX_NAMED else ""
     FidelityWarning.issue("resource_not_loaded", f"Only what is in the file is loaded, not: {names}{more}.")
+
+
+def read_page(
+    data: bytes, most: int = MAX_ELEMENTS, *, without: frozenset[str] = frozenset()
+) -> tuple[bytes, zipfile.ZipFile | None]:
+    """The HTML of a file, and the archive that it is in, if any. Raises CorruptInput, TooLarge.
+
+    Issues a warning for what only browsers draw, but `without` some of it.
+    """
+    archive = zip_archives.open_checked(data) if data.startswith(zip_archives.SIGNATURE) else None
+    markup = data if archive is None else zip_archives.read_file(archive, _INDEX)
+    if markup is None:
+        raise CorruptInput(f"{_INDEX} of the archive cannot be read.")
+    undrawn = check_elements(markup, most) - without
+    if undrawn:
+        FidelityWarning.issue("effects_dropped", f"Not drawn as in a browser: {', '.join(sorted(undrawn))}.")
+    return markup, archive
+
+
+def encoding(markup: bytes) -> str | None:
+    """UTF-8 if the text is valid in it; otherwise the HTML declares it, or it is windows-1252."""
+    try:
+        markup.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"
 
 
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> frozenset[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import zipfile
-import zlib
 from functools import partial
 from io import BytesIO
 from mimetypes import guess_type
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import weasyprint
 from PIL import ImageFile
@@ -17,16 +16,15 @@ from weasyprint.formatting_structure import boxes
 from weasyprint.text.fonts import FontConfiguration
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-from engine import CorruptInput, FidelityWarning, TooLarge, call_within
+from engine import FidelityWarning, TooLarge, call_within
 from engine.mupdf import pymupdf
 from plugins._fonts.characters import is_drawn, is_emoji
 from plugins._fonts.choice import FontChooser
 from plugins._pdf.text.books import select
 from plugins._text import zip_archives
-from plugins._text.markup import check_elements, warn_not_loaded
+from plugins._text.markup import encoding, read_page, warn_not_loaded
 from plugins._text.paper import MARGIN, Paper
 
-_INDEX = "index.html"
 _BASE = "http://archive.invalid/"  # base of relative URLs; only names of the archive are looked up in it
 _FONTS = "http://fonts.invalid/"  # base of the URLs of MuPDF's fonts
 _LETTER = "x"  # Pango needs a font even if there is no text.
@@ -69,10 +67,9 @@ class _Fetcher(URLFetcher):  # type: ignore[misc]
 
     def _read(self, url: str) -> bytes:
         if self._archive is not None and url.startswith(_BASE):
-            try:
-                return self._archive.read(unquote(urlsplit(url).path).lstrip("/"))
-            except (KeyError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
-                pass  # missing, or damaged
+            found = zip_archives.read_file(self._archive, urlsplit(url).path)
+            if found is not None:
+                return found
         self.refused[url] = None
         raise ValueError("Resources that are not in the file are not loaded.")
 
@@ -92,19 +89,6 @@ class _Fonts(FontConfiguration):  # type: ignore[misc]
         super().add_font_face(rule_descriptors, url_fetcher)
 
 
-def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
-    """The HTML of a file, and the archive that it is in, if any. Raises CorruptInput, TooLarge."""
-    archive = zip_archives.open_checked(data) if data.startswith(zip_archives.SIGNATURE) else None
-    try:
-        markup = data if archive is None else archive.read(_INDEX)
-    except (KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptInput(f"{_INDEX} of the archive cannot be read.") from error
-    undrawn = check_elements(markup)
-    if undrawn:
-        FidelityWarning.issue("effects_dropped", f"Not drawn as in a browser: {', '.join(sorted(undrawn))}.")
-    return markup, archive
-
-
 def lay_out(
     data: bytes,
     page_size: str | None,
@@ -117,7 +101,7 @@ def lay_out(
 
     Raises CorruptInput, TooLarge and InvalidOption. Issues a warning for resources that are not loaded.
     """
-    markup, archive = read_markup(data)
+    markup, archive = read_page(data)
     fetcher = _Fetcher(archive)
     chooser = FontChooser()
     sheet = _page_style(page_size, landscape, margin) + style
@@ -137,7 +121,7 @@ def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChoose
     If that is not enough, all is smaller, as browsers print it. Issues a warning if even that is too wide.
     """
     source = weasyprint.HTML(
-        file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
+        file_obj=BytesIO(markup), encoding=encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
     )
     sheet += _declare_fonts(source, fetcher, chooser)
 
@@ -224,12 +208,3 @@ def _page_style(page_size: str | None, landscape: bool | None, margin: float | N
     margin_given = "" if margin is None else " !important"
     size = f"size: {paper.width}mm {paper.height}mm{size_given}"
     return f"@page {{ {size}; margin: {paper.margin}mm{margin_given} }}\n"
-
-
-def _encoding(markup: bytes) -> str | None:
-    """UTF-8 if the text is valid in it; otherwise the HTML declares it, or it is windows-1252."""
-    try:
-        markup.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    return "utf-8"

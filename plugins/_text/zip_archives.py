@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from io import BytesIO
+from urllib.parse import unquote
 
 from engine import Content, CorruptInput, TooLarge, once_per_file
 
@@ -110,6 +112,14 @@ def open_checked(data: bytes, *, limit_markup: bool = False) -> zipfile.ZipFile:
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise CorruptInput("Files in the archive are encrypted.")
     return archive
+
+
+def read_file(archive: zipfile.ZipFile, url: str) -> bytes | None:
+    """The file of an archive to which a relative URL leads; None if it is missing or damaged."""
+    try:
+        return archive.read(unquote(url.partition("#")[0].partition("?")[0]).removeprefix("./").lstrip("/"))
+    except (KeyError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
+        return None
 
 
 def _too_many() -> TooLarge:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from engine import (
     BLOCKS,
     DOCUMENT,
@@ -20,12 +22,12 @@ from engine import (
 from engine.option_types import Images, Landscape, Margin, Pages, PageSize
 from plugins import _programs
 from plugins._text import zip_archives
-from plugins._text.markup import in_markup, root_name
+from plugins._text.markup import in_markup, read_page, root_name, warn_not_loaded
 from plugins.formats import pdf_scans
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._blocks import html_writer, writing
+    from plugins._blocks import html_reader, html_source, html_writer, pictures, writing
     from plugins._text import web_pages
 
 _HEAD = 65_536  # bytes within which the root element must begin
@@ -61,16 +63,14 @@ PANGO = Requirement(
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
 MODULES = (
-    (
-        "lxml.etree",
-        "plugins._text.web_pages",
-        "plugins._pdf.text.texts",
-        "encodings.raw_unicode_escape",
-        *pdf_scans.MODULES,
-    )
-    if PANGO.present
-    else ()
+    "lxml.etree",
+    "plugins._blocks.html_reader",
+    "plugins._blocks.html_writer",
+    *("plugins._text.web_pages", "plugins._pdf.text.texts", "encodings.raw_unicode_escape") * PANGO.present,
+    *pdf_scans.MODULES * PANGO.present,
 )
+_MAX_ELEMENTS = 400_000  # of a page that is not laid out
+_READ = frozenset({"MathML", "foreignObject"})  # what only browsers draw, but the reader reads
 TEMPLATE = "documents/vectors/web pages"
 
 
@@ -87,6 +87,21 @@ def read(
     return web_pages.lay_out(data, page_size, landscape, margin, pages)
 
 
+@conversion(HTML, BLOCKS, loss=Loss.DETAIL, isolated=True)
+def read_blocks(data: bytes) -> Blocks:
+    """What the page shows, as its elements say. Nothing is loaded that is not in the file."""
+    markup, archive = read_page(data, _MAX_ELEMENTS, without=_READ)
+
+    def find(url: str) -> tuple[bytes, str] | None:
+        file = zip_archives.read_file(archive, url) if archive else None
+        return None if file is None else (file, pictures.media_type(urlsplit(url).path))
+
+    reader = html_reader.Reader(find)
+    document = reader.read(html_source.parse(markup))
+    warn_not_loaded([*reader.not_loaded])
+    return document
+
+
 @conversion(BLOCKS, HTML, loss=Loss.DETAIL)
 def write(document: Blocks, *, images: Images = "embed") -> bytes:
     """A page that stands alone, with the structure of the document and without scripts."""
@@ -95,4 +110,4 @@ def write(document: Blocks, *, images: Images = "embed") -> bytes:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [read, write] if PANGO.present else [write]
+    return [read_blocks, write, *([read] if PANGO.present else [])]
