@@ -159,9 +159,10 @@ def _take_notes(root: Any) -> dict[str, Any]:
         if name not in notes:
             notes[name] = _detached(found[name], {f"#{one}" for one in (link.get("id"), link.get("name")) if one})
         _clear(link, NOTE, href=name)
-    for section in root.iter("section", "div") if notes else ():
-        if section.get("role") == "doc-endnotes" or "footnotes" in classes(section):
-            etree.strip_elements(section, "hr", with_tail=False)
+    for rule in [*root.iter("hr")] if notes else ():
+        above = rule.getparent()
+        if "footnotes-sep" in classes(rule) or above.get("role") == "doc-endnotes" or "footnotes" in classes(above):
+            rule.tag = "template"  # it only separates the notes
     return notes
 
 

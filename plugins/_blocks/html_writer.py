@@ -12,6 +12,7 @@ from types import MappingProxyType
 from engine import Blocks
 from engine.blocks import Block, Break, Cell, Code, Heading, ItemList, ListItem, Paragraph, Quote, Run, Table, merged
 from plugins._blocks.writing import Notes, Pictures, is_tight, safe_link
+from plugins._text import formulas, highlighting
 
 _PIXELS = 96 / 72  # in a point
 _TAGS = MappingProxyType(
@@ -52,6 +53,7 @@ def write(document: Blocks, pictures: Pictures) -> str:
         "keywords": ", ".join(document.keywords),
         "date": document.date,
     }
+    style = _STYLE + highlighting.STYLE if "<pre>" in body else _STYLE
     head = [f'<meta name="{name}" content="{escape(value)}">' for name, value in known.items() if value]
     title = document.title or _first_heading(document.content)
     return "\n".join(
@@ -62,7 +64,7 @@ def write(document: Blocks, pictures: Pictures) -> str:
             '<meta charset="utf-8">',
             f"<title>{escape(title, quote=False)}</title>",
             *head,
-            f"<style>{_STYLE}</style>",
+            f"<style>{style}</style>",
             "</head>",
             "<body>",
             body,
@@ -119,7 +121,7 @@ class _Writer:
                 return self._quote(content, kind)
             case Code(text, language):
                 name = f' class="language-{escape(language)}"' if language else ""
-                return f"<pre><code{name}>{escape(text, quote=False)}</code></pre>"
+                return f"<pre><code{name}>{highlighting.highlighted(text, language)}</code></pre>"
             case Break(kind):
                 return "<hr>" if kind == "rule" else '<div class="page-break"></div>'
 
@@ -211,14 +213,5 @@ class _Writer:
             alt = escape(run.picture.alt)
             return f'<img src="{escape(source)}" alt="{alt}"{size}>' if source else alt
         if run.formula:
-            return _formula(run)
+            return formulas.to_mathml(run.formula, display=run.display)
         return escape(run.text, quote=False).replace("\n", "<br>\n")
-
-
-def _formula(run: Run) -> str:
-    tex = escape(run.formula, quote=False)
-    return (
-        f'<span class="math display">\\[{tex}\\]</span>'
-        if run.display
-        else f'<span class="math inline">\\({tex}\\)</span>'
-    )

@@ -45,8 +45,9 @@ class _Writer:
             case Table():
                 caption = self._inline(block.caption) or block.name
                 return "\n".join(filter(None, (caption, *("\t".join(map(self._cell, row)) for row in block.grid()))))
-            case Quote(content):
-                return _indented("\n\n".join(self.parts(content)), _INDENT, _INDENT)
+            case Quote(content, kind):
+                title = [f"{kind.capitalize()}:"] if kind else []
+                return _indented("\n\n".join((*title, *self.parts(content))), _INDENT, _INDENT)
             case Code(text):
                 return text.rstrip("\n")
             case Break(kind):

@@ -24,7 +24,7 @@ _MAX_NAME = 80  # characters
 
 _UNDRAWN = MappingProxyType(
     {name: name for name in ("canvas", "iframe", "video")}
-    | {"foreignobject": "foreignObject", "math": "MathML", "script": "what scripts write"}
+    | {"foreignobject": "foreignObject", "script": "what scripts write"}
 )
 """What only browsers draw, by the names of its elements."""
 _SCRIPTS = ("script", "module")  # ends of types of scripts; others are data

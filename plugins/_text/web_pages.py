@@ -21,7 +21,7 @@ from engine.mupdf import pymupdf
 from plugins._fonts.characters import is_drawn, is_emoji
 from plugins._fonts.choice import FontChooser
 from plugins._pdf.text.books import select
-from plugins._text import zip_archives
+from plugins._text import formulas, zip_archives
 from plugins._text.markup import encoding, read_page, warn_not_loaded
 from plugins._text.paper import MARGIN, Paper
 
@@ -123,6 +123,7 @@ def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChoose
     source = weasyprint.HTML(
         file_obj=BytesIO(markup), encoding=encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
     )
+    formulas.draw(source.etree_element)
     sheet += _declare_fonts(source, fetcher, chooser)
 
     def render(added: str) -> tuple[Any, dict[Any, float]]:

@@ -70,7 +70,7 @@ MODULES = (
     *pdf_scans.MODULES * PANGO.present,
 )
 _MAX_ELEMENTS = 400_000  # of a page that is not laid out
-_READ = frozenset({"MathML", "foreignObject"})  # what only browsers draw, but the reader reads
+_READ = frozenset({"foreignObject"})  # what only browsers draw, but the reader reads
 TEMPLATE = "documents/vectors/web pages"
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html as markup
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
 
 from engine import (
     BLOCKS,
     DOCUMENT,
     AnyConversion,
     Blocks,
-    FidelityWarning,
     FileFormat,
     Loss,
     any_of,
@@ -31,12 +33,15 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._blocks import markdown_writer, writing
     from plugins._pdf.text import markdown, texts
-    from plugins._text import web_pages
+    from plugins._text import formulas, highlighting, web_pages
 
 _MODULES = (
     "markdown_it",
     "mdit_py_plugins.gfm",
     "mdit_py_plugins.deflist",
+    "plugins._blocks.markdown_writer",
+    "plugins._text.formulas",
+    "plugins._text.highlighting",
     "plugins._pdf.text.markdown",
     "plugins._pdf.text.texts",
     "encodings.raw_unicode_escape",
@@ -53,8 +58,19 @@ img { max-width: 100% }
 .contains-task-list { list-style: none } .task-list-item-checkbox { float: left; margin: 0.2em 0.4em 0 -1.2em }
 .markdown-alert { border-left: 3px solid #06c; padding-left: 1em } .markdown-alert-title { font-weight: bold }
 """
-_TITLE = re.compile(r"^title:\s*+(.+)$", re.MULTILINE)
-_TEX = re.compile(r"[\\^_{]")
+_FIELD = re.compile(r"^(\w+):[ \t]*(.*(?:\n(?:[ \t]+|-).*)*)$", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*-\s+", re.MULTILINE)
+_META = MappingProxyType(
+    {
+        "author": "author",
+        "authors": "author",
+        "subject": "description",
+        "description": "description",
+        "keywords": "keywords",
+        "date": "date",
+    }
+)
+"""Fields of front matter, and what they are in HTML."""
 
 MD = FileFormat(
     "md",
@@ -70,26 +86,56 @@ MD = FileFormat(
 def to_html(data: bytes, *, encoding: Encoding | None = None) -> bytes:
     """The Markdown of GitHub as HTML: with tables, tasks, alerts and footnotes. Lists of definitions are added.
 
-    Formulas stay as they are written. The page has the title that stands before the text.
+    Formulas become MathML, and code has colors. The page has the title, the authors and the language that stand before
+    the text.
     """
     text = decode_text(data, encoding)
-    parser = markdown_it.MarkdownIt("commonmark").use(deflist.deflist_plugin)
+    parser = markdown_it.MarkdownIt("commonmark", {"highlight": _highlight}).use(deflist.deflist_plugin)
     parser.use(gfm.gfm_plugin, front_matter=True)
-    parser.use(dollarmath.dollarmath_plugin, allow_space=False, allow_digits=False, renderer=_write_formula)
+    parser.use(
+        dollarmath.dollarmath_plugin,
+        allow_space=False,
+        allow_digits=False,
+        double_inline=True,
+        renderer=_write_formula,
+    )
     environment: dict[str, object] = {}
     tokens = parser.parse(text, environment)
-    title = _TITLE.search(tokens[0].content) if tokens and tokens[0].type == "front_matter" else None
+    known = _front_matter(tokens[0].content) if tokens and tokens[0].type == "front_matter" else {}
     body = parser.renderer.render(tokens, parser.options, environment)
-    name = markup.escape(title[1].strip("\"' ")) if title else ""
-    head = f'<meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
-    return f"<!DOCTYPE html>\n<html><head>{head}</head><body>\n{body}</body></html>\n".encode()
+    style = _STYLE + highlighting.STYLE if "<pre>" in body else _STYLE
+    head = [f'<meta charset="utf-8"><title>{markup.escape(" ".join(known.pop("title", [])))}</title>']
+    language = "".join(f' lang="{markup.escape(one)}"' for one in known.pop("lang", known.pop("language", []))[:1])
+    head += (
+        f'<meta name="{_META[name]}" content="{markup.escape(value)}">'
+        for name, values in known.items()
+        if name in _META
+        for value in values
+    )
+    page = f"<html{language}><head>{''.join(head)}<style>{style}</style></head><body>\n{body}</body></html>"
+    return f"<!DOCTYPE html>\n{page}\n".encode()
+
+
+def _front_matter(text: str) -> dict[str, list[str]]:
+    """The values of the fields, which are texts or lists of texts in YAML."""
+    return {name.lower(): [*filter(None, _values(value.strip()))] for name, value in _FIELD.findall(text)}
+
+
+def _values(text: str) -> list[str]:
+    with suppress(ValueError):
+        if text[:1] in ('"', "["):
+            found = json.loads(text)  # what is quoted so is JSON, too
+            return [found] if isinstance(found, str) else [str(one) for one in found]
+    parts = text.strip("[]").split(",") if text.startswith("[") else _ENTRY.split(text)
+    return [part.strip().strip("\"'") for part in parts]
 
 
 def _write_formula(tex: str, options: Mapping[str, bool]) -> str:
-    if _TEX.search(tex):
-        FidelityWarning.issue("effects_dropped", "Formulas are shown as they are written, in TeX.")
-    sign = "$$" if options["display_mode"] else "$"
-    return f"{sign}{markup.escape(tex)}{sign}"
+    return formulas.to_mathml(tex.strip(), display=options["display_mode"])
+
+
+def _highlight(code: str, language: str, _attributes: str) -> str:
+    return highlighting.highlighted(code, language)
 
 
 @conversion(MD, DOCUMENT, cost=9, isolated=True)

@@ -24,6 +24,7 @@ from engine.blocks import (
     Run,
     Table,
 )
+from plugins._text import formulas
 from plugins.formats import html, md, txt
 
 PICTURE = Picture(b"abc", "image/png", "a [dot]", 72)
@@ -38,6 +39,7 @@ def item(*content: Block | str, checked: bool | None = None, term: str = "") -> 
     return ListItem(blocks, checked, (Run(term),) if term else ())
 
 
+FRACTION = "\\frac{a}{b}"
 NOTE = Run(note=(par("said"), par("more")))
 NESTED = ItemList(
     (item("one", ItemList((item("in", checked=True), item("out", checked=False)))), item("two")), "numbers", 3
@@ -84,9 +86,9 @@ CASES: dict[str, tuple[Block, str, str, str]] = {
         "a[1]\n\n[1] said\n\n    more",
     ),
     "formula": (
-        par("so ", Run(formula="\\frac{a}{b}"), Run(formula="c|d", display=True)),
+        par("so ", Run(formula=FRACTION), Run(formula="c|d", display=True)),
         "so $\\frac{a}{b}$\n$$c|d$$",
-        '<p>so <span class="math inline">\\(\\frac{a}{b}\\)</span><span class="math display">\\[c|d\\]</span></p>',
+        f"<p>so {formulas.to_mathml(FRACTION, display=False)}{formulas.to_mathml('c|d', display=True)}</p>",
         "so \\frac{a}{b}c|d",
     ),
     "lists": (
@@ -128,12 +130,12 @@ CASES: dict[str, tuple[Block, str, str, str]] = {
         "> [!WARNING]\n> careful",
         '<div class="markdown-alert markdown-alert-warning">\n<p class="markdown-alert-title">Warning</p>\n'
         "<p>careful</p>\n</div>",
-        "    careful",
+        "    Warning:\n\n    careful",
     ),
     "code": (
-        Code("a\n\n```\n", "python"),
-        "````python\na\n\n```\n````",
-        '<pre><code class="language-python">a\n\n```\n</code></pre>',
+        Code("a\n\n```\n", "unknown"),
+        "````unknown\na\n\n```\n````",
+        '<pre><code class="language-unknown">a\n\n```\n</code></pre>',
         "a\n\n```",
     ),
     "rule": (Break("rule"), "___", "<hr>", "-" * 20),

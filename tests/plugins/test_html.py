@@ -207,7 +207,7 @@ def test_a_wide_table_leaves_other_text_as_it_is() -> None:
         ("<script>document.write(1)</script>", "what scripts write"),
         ("<script type='text/javascript' src='a.js'></script>", "what scripts write"),
         ("<script type=module>1</script><canvas></canvas>", "canvas, what scripts write"),
-        ("<math><mi>x</mi></math>", "MathML"),
+        ("<math><mi>x</mi></math>", None),
         ("<svg><foreignObject/></svg>", "foreignObject"),
         ("<script type='application/ld+json'>{}</script>", None),
         ("<svg><rect/></svg><input type=checkbox>", None),
@@ -261,18 +261,49 @@ def test_markdown_of_github() -> None:
 
     for part in ('href="#fn1"', 'checked=""', "markdown-alert-note", "<dd>Definition</dd>", "$HOME_a and $5 to $10"):
         assert part in text
-    assert "<title>Front &lt;Title&gt;</title>" in text
+    assert '<title>Front &lt;Title&gt;</title><meta name="author" content="Jane">' in text
     assert "Jane" not in printed[0].get_text()
     assert printed.metadata["title"] == "Front <Title>"
     assert codes(result) == set()
 
 
-@pytest.mark.parametrize("formula", ["$a_1*b_2*c$", "$$\\int_0^1 x_i *x* <2$$"])
-def test_formulas_of_markdown_stay_as_they_are(formula: str) -> None:
-    result = _convert(f"Formula\n\n{formula}\n\nin text".encode(), "a.md", "html")
+def test_markdown_keeps_its_structure() -> None:
+    code = "\n```python\nx = 1\n```\n\n$a_1*b_2*c$ in text\n$$\\int_0^1 x_i <2$$\n"
+    source = _GITHUB.replace("\nTerm", f"{code}\nTerm").replace(
+        "author: Jane", "author:\n  - Jane\n  - 'B, C'\nlang: de"
+    )
 
-    assert formula.replace("<", "&lt;") in result.data.decode()
-    assert codes(result) == {"effects_dropped"}
+    result = _convert(source.encode(), "a.md", "md")
+
+    kept = source.replace(": Def", ":   Def").replace(
+        "author:\n  - Jane\n  - 'B, C'\nlang: de", 'author: ["Jane", "B, C"]\nlang: "de"'
+    )
+    kept = kept.replace("$HOME_a and $5 to $10, https://auto.link", "\\$HOME_a and \\$5 to \\$10, <https://auto.link>")
+    assert result.data.decode().replace("---\n\n", "---\n").replace("in text\n\n", "in text\n") == kept
+    assert codes(result) == set()
+
+
+@pytest.mark.parametrize(
+    ("formula", "drawn"), [("$\\frac{a_1}{b}$", True), ("$$\\int_0^1 x$$", True), ("{" * 900, False)]
+)
+def test_formulas_are_drawn(formula: str, drawn: bool) -> None:
+    formula = formula if drawn else f"${formula}$"
+    result = _convert(f"Formula\n\n{formula}".encode(), "a.md", "pdf")
+    page = pymupdf.open("pdf", result.data)[0]
+
+    assert "effects_dropped" not in codes(result)
+    assert len(page.get_drawings()) > 2 or not drawn
+    assert (page.get_text().split() == ["Formula"]) is drawn
+
+
+def test_code_has_colors() -> None:
+    page = _page(b"```python\ndef f(): pass\n```\n\n```unknown\n<def>\n```\n", "a.md")
+    spans = [span for block in page.get_text("dict")["blocks"] for line in block["lines"] for span in line["spans"]]
+
+    assert {span["text"].strip(): span["color"] for span in spans if "def" in span["text"]} == {
+        "def": 0x008000,
+        "<def>": 0,
+    }
 
 
 def test_long_words_of_markdown_are_broken() -> None:
