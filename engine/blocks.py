@@ -238,7 +238,7 @@ def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:
     """Yields the text of each block and term that has some, without styles and pictures."""
     for block in walk(blocks):
         terms = [item.term for item in block.items] if isinstance(block, ItemList) else [own_runs(block)]
-        texts = ["".join(run.text or run.formula for run in runs) for runs in terms]
+        texts = ["".join(run.text or (run.formula and f" {run.formula} ") for run in runs) for runs in terms]
         yield from filter(None, [block.text] if isinstance(block, Code) else texts)
 
 

@@ -17,7 +17,7 @@ from lxml import etree
 from engine import Blocks, blocks
 from engine.blocks import Block, Break, Cell, Code, Heading, ItemList, ListItem, Paragraph, Picture, Quote, Run, Table
 from plugins._blocks import html_source
-from plugins._blocks.html_source import classes, css
+from plugins._blocks.html_source import HEADINGS, classes, css
 
 FindPicture: TypeAlias = Callable[[str], "tuple[bytes, str] | None"]
 """Returns the file and the media type of a picture by its URL; None for one that is elsewhere."""
@@ -44,10 +44,10 @@ _STYLES: Mapping[str, tuple[str, Any]] = MappingProxyType(
 )
 """The style of text by the name of its element, or by a declaration of its style."""
 _PAGE_ENDS = ("always", "page", "left", "right")
-_HEADINGS = MappingProxyType({f"h{level}": level for level in range(1, 7)})
 _LISTS = frozenset({"ul", "ol", "menu", "dir", "dl"})
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
-_OWN_FLOWS = frozenset({*_LISTS, *_HEADINGS, "li", "dt", "dd", "td", "th", "caption", "blockquote"})
+_NOT_IN_CODE = (*_LISTS, *HEADINGS, "li", "p", "table", "blockquote")
+_OWN_FLOWS = frozenset({*_LISTS, *HEADINGS, "li", "dt", "dd", "td", "th", "caption", "blockquote"})
 _OF_LISTS = frozenset({"li", "dt", "dd"})
 _OF_TABLES = frozenset({"td", "th", "caption", "tr"})
 _MAX_DEPTH = 40  # lists, tables and quotes in each other; what is deeper stands in the one above
@@ -191,7 +191,7 @@ class Reader:
                 flow.add(Break("rule"))
             case "input":
                 self._box(element)
-            case tag if tag in _PREFORMATTED:
+            case tag if tag in _PREFORMATTED and next(element.iter(*_NOT_IN_CODE), None) is None:
                 flow.add(html_source.code(element))
                 flow.runs += (run for one in element.iter("img") for run in self._picture(one, style))
             case _:
@@ -214,7 +214,7 @@ class Reader:
         if tag == "a" and element.get("href"):
             style = replace(style, link=self._href(element))
         names = [name for name in (element.get("id"), element.get("name") if tag == "a" else None) if name]
-        if tag not in _HEADINGS:
+        if tag not in HEADINGS:
             self._anchors += (name for name in names if name in self._targets)
         frame = _Frame(element, style, parent.flow, depth=parent.depth)
         if parent.depth <= _MAX_DEPTH and self._has_part(tag, element):
@@ -246,20 +246,11 @@ class Reader:
         """Ends what stands before an entry of a list: an entry without an end tag, or what is in no entry."""
         last = self._nearest(_OF_LISTS | _LISTS)
         owner = self._nearest(_LISTS)
-        if last and owner and last is not owner:
+        if last and last is not owner:
             self._close_entry(last)
-            last.kind = ""
-            last.flow = owner.flow
+            last.kind = "ended"
         elif owner:
-            self._take_strays(owner)
-
-    def _take_strays(self, frame: _Frame) -> None:
-        """Adds what stands in a list, but in no entry, to the entry before."""
-        strays = frame.flow.take()
-        if strays and frame.items:
-            frame.items[-1] = replace(frame.items[-1], blocks=(*frame.items[-1].blocks, *strays))
-        elif strays:
-            frame.items.append(ListItem(strays))
+            _add_strays(owner, owner.flow.take())
 
     def _close(self, frame: _Frame) -> None:
         """Makes a block of an element, or a part of the one that it belongs to."""
@@ -267,11 +258,13 @@ class Reader:
         element = frame.element
         match frame.kind:
             case "ul" | "ol" | "menu" | "dir" | "dl":
-                self._take_strays(frame)
+                _add_strays(frame, frame.flow.take())
                 frame.items += [ListItem((), term=frame.term)] if frame.term else []
                 flow.add(*([_list(frame)] if frame.items else []))
             case "li" | "dt" | "dd":
                 self._close_entry(frame)
+            case "ended" if owner := self._nearest(_LISTS):
+                _add_strays(owner, frame.flow.take())
             case "table":
                 flow.add(*_table(frame))
             case "td" | "th" | "caption":
@@ -279,7 +272,7 @@ class Reader:
             case "blockquote" | "alert":
                 content = frame.flow.take()
                 flow.add(*([_quote(element, content)] if content else []))
-            case kind if kind in _HEADINGS:
+            case kind if kind in HEADINGS:
                 flow.add(*_heading(frame))
             case "" if element.tag in html_source.BLOCKS or "display:block" in css(element):
                 flow.add(*_page_breaks(css(element), "after"))
@@ -292,7 +285,7 @@ class Reader:
         if frame.kind == "dt":
             runs = _runs_of(content)
             owner.term = blocks.merged((*owner.term, Run("\n"), *runs)) if owner.term else runs
-        elif content or frame.checked is not None or owner.term:
+        elif content or frame.kind == "li" or owner.term:
             owner.items.append(ListItem(content, frame.checked, owner.term))
             owner.term = ()
 
@@ -302,7 +295,7 @@ class Reader:
         if table is None:
             return
         if frame.kind == "caption":
-            table.caption = _runs_of(content)
+            table.caption = _runs_of((Paragraph(table.caption), *content))
             return
         row = table.rows[-1]
         row.is_head &= frame.kind == "th"
@@ -337,7 +330,15 @@ class Reader:
             return held
         titles = [one.text for one in element.iter("title", "{*}title") if one.text]
         alt = element.get("aria-label") or next(iter(titles), "")
-        return [replace(style, picture=Picture(html_source.drawing(element), "image/svg+xml", alt, width, height))]
+        return [replace(style, picture=Picture(html_source.svg_file(element), "image/svg+xml", alt, width, height))]
+
+
+def _add_strays(frame: _Frame, content: tuple[Block, ...]) -> None:
+    """Adds what stands in a list, but in no entry, to the entry before."""
+    if content and frame.items:
+        frame.items[-1] = replace(frame.items[-1], blocks=(*frame.items[-1].blocks, *content))
+    elif content:
+        frame.items.append(ListItem(content))
 
 
 def _without_blanks(runs: Iterable[Run]) -> tuple[Run, ...]:
@@ -419,7 +420,7 @@ def _heading(frame: _Frame) -> tuple[Block, ...]:
         anchor = runs[0].anchor
         runs = runs[1:]
     others = tuple(block for block in content if not isinstance(block, Paragraph))
-    return (Heading(_HEADINGS[frame.kind], runs, anchor), *others) if runs else others
+    return (Heading(HEADINGS[frame.kind], runs, anchor), *others) if runs else others
 
 
 def _runs_of(content: Iterable[Block]) -> tuple[Run, ...]:

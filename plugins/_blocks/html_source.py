@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from html.entities import name2codepoint
 from types import MappingProxyType
@@ -22,6 +23,8 @@ ALERTS = frozenset({"markdown-alert", "admonition"})
 """Classes of alerts."""
 KINDS = frozenset({"note", "tip", "important", "warning", "caution"})
 """Kinds of alerts."""
+HEADINGS = MappingProxyType({f"h{level}": level for level in range(1, 7)})
+"""Levels of headings by their elements."""
 BLOCKS = frozenset(
     (
         "html", "body", "p", "div", "section", "article", "aside", "header", "footer", "main", "nav", "hgroup",
@@ -42,6 +45,7 @@ _TEX = re.compile(r"\s*(?:\\\((.*)\\\)|\\\[(.*)\\\]|\$\$(.*)\$\$|\$(.*)\$)\s*", 
 _ENTITY = re.compile(rb"&(\w+);")
 _XML = re.compile(rb"\s*(?:\xef\xbb\xbf)?<\?xml|<html[^>]*xmlns=[\"']http://www.w3.org/1999/xhtml")
 _HEAD = 1024
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\f\r"})
 _LANGUAGE = re.compile(r"\b(?:language-|lang-|highlight-source-|highlight-|brush:\s*)(?!default|none|text)([\w+#.-]+)")
 _OF_SVG = MappingProxyType(
     {
@@ -58,6 +62,9 @@ _OF_XML = frozenset({b"amp", b"lt", b"gt", b"quot", b"apos"})
 
 def parse(markup: bytes) -> Any:
     """The tree of a page, without comments and namespaces. Raises CorruptInput if there is none."""
+    if markup[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+        markup = markup.decode("utf-16", "replace").encode()
+    markup = markup.translate(None, _CONTROLS)  # lxml would not let their text be changed
     root = _parse_xml(markup) if _XML.search(markup[:_HEAD]) else None
     if root is None:
         parser = etree.HTMLParser(encoding=encoding(markup), huge_tree=True, remove_comments=True, remove_pis=True)
@@ -106,6 +113,9 @@ def prepare(root: Any) -> dict[str, Any]:
         if element.get("hidden") is not None or (element.get("style") and css(element) & _HIDDEN):
             element.tag = "template"
     etree.strip_elements(root, *_NOT_SHOWN, with_tail=False)
+    for drawing in [*root.iter("svg")]:
+        if next(drawing.iter("p", "div", "table", "ul", *HEADINGS), None) is not None:
+            drawing.tag = "span"  # without an end tag
     for quotation in root.iter("q"):
         quotation.text = f"\u201c{quotation.text or ''}"
         quotation.tail = f"\u201d{quotation.tail or ''}"
@@ -194,10 +204,11 @@ def _detached(note: Any, back: set[str]) -> Any:
     return note
 
 
-def drawing(element: Any) -> bytes:
+def svg_file(element: Any) -> bytes:
     """A file of SVG with a drawing, whose names the parser of HTML has made lower case."""
     for one in element.iter(etree.Element):
-        one.tag = _OF_SVG.get(one.tag, one.tag)
+        if one.tag in _OF_SVG:
+            one.tag = _OF_SVG[one.tag]
         for name in _OF_SVG.keys() & one.attrib.keys():
             one.set(_OF_SVG[name], one.attrib.pop(name))
     if None not in element.nsmap:
@@ -223,7 +234,7 @@ def texts(roots: Iterable[Any]) -> Iterator[str]:
 
 def code(element: Any) -> Code:
     """Lines of code, in the language that the element, or one in or around it, names."""
-    for line_end in element.iter("br"):
+    for line_end in element.iter("br", "div"):
         line_end.tail = "\n" + (line_end.tail or "")
     if next(element.iter("a"), None) is not None:
         FidelityWarning.issue("links_dropped", "Links in lines of code are not in the result.")

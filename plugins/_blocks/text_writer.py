@@ -18,7 +18,7 @@ def write(document: Blocks) -> str:
     """Empty lines separate the blocks, and form feeds pages. The notes follow at the end."""
     writer = _Writer()
     parts = [*writer.parts(document.content), *writer.notes()]
-    return "\n\n".join(parts).replace(f"\n\n{_PAGE}\n\n", f"\n{_PAGE}") + "\n"
+    return "\n\n".join(parts).replace(f"\n\n{_PAGE}\n\n", f"\n\n{_PAGE}") + "\n"
 
 
 class _Writer:

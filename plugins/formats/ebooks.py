@@ -6,8 +6,10 @@ import re
 import struct
 
 from engine import (
+    BLOCKS,
     DOCUMENT,
     AnyConversion,
+    Blocks,
     Content,
     FileFormat,
     Loss,
@@ -27,10 +29,12 @@ from plugins.formats.txt import TXT
 
 with lazy_imports():
     from engine.mupdf import pymupdf
+    from plugins._blocks import epub_reader
     from plugins._pdf.text import books, texts
 
 MODULES = (
     "lxml.etree",
+        "plugins._blocks.epub_reader",
         "plugins._pdf.text.books",
         "plugins._pdf.text.texts",
         "encodings.cp437",
@@ -39,6 +43,7 @@ MODULES = (
 )  # fmt: skip
 TEMPLATE = "documents"
 FONT_SIZE = 12.0
+_MAX_ELEMENTS = 400_000  # of a book that is not laid out
 _HEAD = 65_536  # bytes within which the root element must begin
 _TAIL = 4096  # bytes within which it must end
 _PLAIN = 1  # text of MOBI that is not compressed
@@ -144,7 +149,14 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
         """A section for each chapter."""
         return texts.html_document(*books.read_chapters(data, fmt.name, texts.stored_blocks)).encode()
 
-    return [read, read_text, read_html]
+    return [read] if fmt is EPUB else [read, read_text, read_html]
+
+
+@conversion(EPUB, BLOCKS, loss=Loss.DETAIL, isolated=True)
+def read_blocks(data: bytes) -> Blocks:
+    """The chapters in their order, with pictures and notes. Links between chapters lead to their headings."""
+    with zip_archives.open_checked(data) as archive:
+        return epub_reader.read(archive, _MAX_ELEMENTS)
 
 
 def _declare_pages(fmt: FileFormat) -> AnyConversion:
@@ -163,4 +175,4 @@ PAGES = [_declare_pages(fmt) for fmt in (CBZ, XPS)]
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [*BOOKS, *PAGES]
+    return [*BOOKS, *PAGES, read_blocks]

@@ -189,7 +189,7 @@ def test_what_a_document_says_of_itself_is_written() -> None:
 
 def test_form_feeds_separate_pages_of_text() -> None:
     document = Blocks((par("a\nb"), par("c"), Break(), par("d")))
-    assert txt.write.run(document) == b"a\nb\n\nc\n\fd\n"
+    assert txt.write.run(document) == b"a\nb\n\nc\n\n\fd\n"
     assert txt.read_blocks.run(b"a\r\nb\n \nc\n\fd\n") == document
 
 

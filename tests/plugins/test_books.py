@@ -57,6 +57,42 @@ def test_text_of_a_book_is_in_its_order(name: str) -> None:
     assert lines == [*expected[:-1], f"{expected[-1]}\n"]
 
 
+def test_the_structure_of_a_book_is_that_of_its_chapters() -> None:
+    one = '<p>a<a epub:type="noteref" xmlns:epub="http://www.idpf.org/2007/ops" href="c2.xhtml#n">1</a></p>'
+    one += '<p><a href="c2.xhtml#x">b</a> <a href="c2.xhtml">c</a> <a href="http://d.example/">d</a></p>'
+    one += (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:x="http://www.w3.org/1999/xlink"><image x:href="./p.png"/></svg>'
+    )
+    two = '<h2 id="x">e</h2><aside id="n"><p>said</p></aside>'
+    data = books.epub(b"PNG", c1_xhtml=books.chapter("One", one), c2_xhtml=books.chapter("Two", two))
+
+    result = convert(data, "md")
+
+    picture = "![](data:image/png;base64,UE5H)"
+    chapters = "# Two\n\nThe text of the two.\n\n## e\n\n[^1]: said\n"
+    assert result.data.decode() == (
+        f'---\ntitle: "{books.TITLE}"\n---\n\n# One\n\nThe text of the one.\n\na[^1]\n\n'
+        f"[b](#e) [c](#two) [d](http://d.example/)\n\n{picture}\n\n{chapters}"
+    )
+    assert codes(result) == set()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"META-INF/container_xml": "<container/>"},
+        {"META-INF/container_xml": "\0"},
+        {"book_opf": "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>"},
+        {"book_opf": "<package><spine><itemref idref='c1'/></spine></package>"},
+        {"META-INF/rights_xml": "<rights/>"},
+    ],
+    ids=["no package", "no container", "entities", "no chapters", "rights"],
+)
+def test_books_without_chapters_are_refused(files: dict[str, str]) -> None:
+    with pytest.raises(CorruptInput):
+        convert(books.epub(b"", **files), "md")
+
+
 def test_links_in_a_book_lead_to_its_pages() -> None:
     made = _pdf(sample("epub"))
 
