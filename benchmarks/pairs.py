@@ -38,6 +38,7 @@ from benchmarks.report import Report, Row
 from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.registry import Registry, load_registry
+from plugins._text import web_pages  # noqa: F401  # undoes what WeasyPrint sets for all images of the process
 
 Library = Callable[[bytes], object]
 """The usual call for a conversion, with the content of the file."""

@@ -151,7 +151,7 @@ class Option:
         kind = self.schema["type"]
         if from_text and isinstance(value, str) and kind != "string":
             value = read_boolean(value) if kind == "boolean" else _read_number(value)
-        if kind == "string" and type(value) is int:
+        if kind == "string" and type(value) is int and not self.secret:
             value = str(value)  # such as the number of a page
         if type(value) not in _JSON_TYPES[kind]:  # booleans are integers for Python
             raise self._error(value)
