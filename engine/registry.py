@@ -102,9 +102,9 @@ class Registry:
 
     @property
     def missing(self) -> tuple[Requirement, ...]:
-        """System packages that would enable more conversions."""
-        requirements = (requirement for plugin in self.plugins for requirement in plugin.requirements)
-        return tuple(dict.fromkeys(requirement for requirement in requirements if not requirement.present))
+        """System packages that would enable more conversions, by name."""
+        requirements = {requirement for plugin in self.plugins for requirement in plugin.requirements}
+        return tuple(sorted((one for one in requirements if not one.present), key=lambda one: one.name))
 
     def lacking(self, tool: str) -> Requirement | None:
         """The system package without which a tool is not offered; None if the tool is offered or unknown."""

@@ -201,9 +201,10 @@ def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path
         ("DjVuLibre", "apt-get install djvulibre-bin"),
         ("Ghostscript", "apt-get install ghostscript"),
         ("LibreOffice", "sh config/setup.sh office"),
+        ("Pandoc", "apt-get install pandoc"),
         ("Tesseract", "apt-get install tesseract-ocr"),
     ]
-    assert {"eps", "docx", "csv"}.isdisjoint(offered)
+    assert {"eps", "docx"}.isdisjoint(offered)
     assert "eps" in offered["jpeg"]
     assert (recognized.returncode, recognized.stdout) == (1, "")
     assert recognized.stderr == "convertd: pdf-ocr needs Tesseract; install it with: apt-get install tesseract-ocr\n"
