@@ -31,7 +31,10 @@ tesseract-ocr          recognizes English text; tesseract-ocr-deu is for German,
 office_packages='
 libreoffice-writer-nogui   reads and writes documents of text
 libreoffice-calc-nogui     reads and writes spreadsheets
-libreoffice-impress-nogui  reads and writes presentations, and reads drawings'
+libreoffice-impress-nogui  reads and writes presentations, and reads drawings
+libreoffice-math-nogui     draws formulas
+fonts-crosextra-carlito    draws text in Calibri
+fonts-crosextra-caladea    draws text in Cambria'
 test_packages='
 chromium-headless-shell  opens the web pages
 djvulibre-bin            reads and writes DjVu

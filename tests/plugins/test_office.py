@@ -283,6 +283,26 @@ def test_a_sheet_that_is_missing_is_refused() -> None:
     assert raised.value.param == "sheet"
 
 
+def test_formulas_are_drawn() -> None:
+    numbers = "".join(f"<m:{part}><m:r><m:t>{text}</m:t></m:r></m:{part}>" for part, text in (("num", 12), ("den", 34)))
+    document = (
+        '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+        'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"><w:body><w:p><m:oMath><m:f>'
+        f"{numbers}</m:f></m:oMath></w:p></w:body></w:document>"
+    )
+
+    assert _text(convert(docx(parts={"word/document.xml": document}), "pdf").data).split() == ["12", "34"]
+
+
+def test_fonts_of_the_same_widths_are_no_loss() -> None:
+    result = convert(docx(font="Calibri"), "pdf")
+
+    with pikepdf.open(BytesIO(result.data)) as document:
+        (font,) = document.pages[0].Resources.Font.values()
+        assert str(font.BaseFont).endswith("+Carlito")
+    assert not codes(result)
+
+
 @pytest.mark.parametrize(
     ("data", "options", "size"),
     [
