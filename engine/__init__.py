@@ -36,6 +36,7 @@ from engine.errors import StepFailed as StepFailed
 from engine.errors import TooLarge as TooLarge
 from engine.errors import UnknownFormat as UnknownFormat
 from engine.errors import UnsupportedConversion as UnsupportedConversion
+from engine.errors import WorkerCrashed as WorkerCrashed
 from engine.formats import Brands as Brands
 from engine.formats import Contains as Contains
 from engine.formats import Content as Content

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engine import CorruptInput, InvalidOption, Requirement, StepFailed
+from engine import CorruptInput, InvalidOption, Requirement, StepFailed, WorkerCrashed
 from plugins import _programs
 
 _SOFFICE = _programs.find("soffice")
@@ -172,7 +172,19 @@ class Written(NamedTuple):
 def convert(
     data: bytes, extension: str, filter_: Filter, password: str | None = None, *, fonts: Iterable[bytes] = ()
 ) -> Written:
-    """Converts a file with this extension. `fonts` are additional ones. Raises CorruptInput for an unreadable file."""
+    """Converts a file with this extension. `fonts` are additional ones.
+
+    LibreOffice runs again if it crashes. Raises CorruptInput for an unreadable file, and WorkerCrashed.
+    """
+    fonts = [*fonts]
+    written = _try(data, extension, filter_, password, fonts) or _try(data, extension, filter_, password, fonts)
+    if written is None:
+        raise WorkerCrashed("LibreOffice has crashed twice.")
+    return written
+
+
+def _try(data: bytes, extension: str, filter_: Filter, password: str | None, fonts: Sequence[bytes]) -> Written | None:
+    """The result, also if LibreOffice crashes after it is written; None if it crashes before."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "fonts").mkdir()
@@ -196,20 +208,24 @@ def convert(
             "PAPER": filter_.paper,
             "PASSWORD": password or "",
         }
-        messages = _run(folder, variables)
+        status, messages = _run(folder, variables)
         sheets = folder / "sheets"
         count = int(sheets.read_text()) if sheets.exists() else None
         if count is not None and filter_.sheet > count:
             message = f"The file has no sheet {filter_.sheet}; its last one is {count}."
             raise InvalidOption(message, reason="out_of_range", param="sheet", details={"max": count})
         result = next(folder.glob(f"result*.{filter_.extension}"), None)  # with the name of the sheet, if it is chosen
+        if result is None and status == _DID_NOT_START:
+            raise StepFailed("LibreOffice does not start.")
+        if result is None and status < 0:  # ended by a signal
+            return None
         if result is None:
             raise CorruptInput("LibreOffice cannot read the file.")
         return Written(result.read_bytes(), dict(_substituted(messages)), count)
 
 
-def _run(folder: Path, variables: Mapping[str, str]) -> str:
-    """Runs the macro in a process with these environment variables. Returns the messages of fontconfig."""
+def _run(folder: Path, variables: Mapping[str, str]) -> tuple[int, str]:
+    """Runs the macro in a process with these environment variables. Returns its status and fontconfig's messages."""
     profile = (folder / "profile").as_uri()
     with (folder / "messages").open("w+", errors="replace") as messages:
         process = subprocess.run(
@@ -231,10 +247,8 @@ def _run(folder: Path, variables: Mapping[str, str]) -> str:
             stderr=subprocess.DEVNULL,
             check=False,
         )
-        if process.returncode == _DID_NOT_START:
-            raise StepFailed("LibreOffice does not start.")
         messages.seek(0)
-        return messages.read()
+        return process.returncode, messages.read()
 
 
 def _substituted(messages: str) -> Iterator[tuple[str, str]]:
