@@ -135,8 +135,8 @@ def conversion(
     in_dry_run: bool = False,
     reduces: bool = False,
     restores: bool = False,
-) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
-    """Declares the decorated function as the step from `source` to `target`.
+) -> Callable[[Callable[Concatenate[S, P], T | EncodedFile]], Conversion[S, T]]:
+    """Declares the decorated function as the step from `source` to `target`, which can return an EncodedFile.
 
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
     `terminal` step can only be the last of a path, such as one to pixels on a PDF page. `programs` are the paths of
@@ -149,14 +149,14 @@ def conversion(
     `restores`: the result can be a file of someone else with all its bytes, also those of which its reader warns.
     """
 
-    def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
+    def declare(run: Callable[Concatenate[S, P], T | EncodedFile]) -> Conversion[S, T]:
         options, groups, _ = read_parameters(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
         return Conversion(
             source=source,
             target=target,
-            run=run,
+            run=cast(Callable[..., T], run),
             loss=loss,
             cost=cost,
             terminal=terminal,
@@ -260,6 +260,7 @@ class EncodedFile:
     `name` is the name in an archive; None if the file alone is the result. `pages` is the number of pages of the result
     of a tool. `quality` is set if `max_bytes` determined it. `format` is set if a file in an archive has another format
     than the target. `secrets` are options that open the file, if they differ from the options of the request.
+    `archived` is the number of files in `data` if that is a ZIP of them.
     """
 
     data: bytes
@@ -269,6 +270,7 @@ class EncodedFile:
     quality: int | None = None
     format: FileFormat | None = None
     secrets: OptionValues | None = None
+    archived: int = 0
 
 
 @dataclass(frozen=True)

@@ -188,8 +188,8 @@ FontSize: TypeAlias = Annotated[
     float, Field(ge=4, le=72, examples=[14], description="Size of text in points; headings are larger in proportion.")
 ]
 Images: TypeAlias = Annotated[
-    Literal["embed", "drop"],
-    Field(description="Whether a text has the pictures of its source: inside, as data, or not at all."),
+    Literal["embed", "drop", "zip"],
+    Field(description="Where a text has the pictures of its source: inside, as data, nowhere, or beside it in a ZIP."),
 ]
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],

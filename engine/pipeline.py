@@ -176,6 +176,8 @@ def _forget_partly_ignored(caught: list[warnings.WarningMessage], start: int, in
 def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
     """The facts of a result of `count` files, the last of which is `file`."""
     is_archive = file.name is not None
+    if file.archived and not is_archive:
+        return {"container": "zip", "file_count": file.archived}
     inputs = len(plan.sources) - (0 if plan.tool else len(plan.file_names))
     return {"container": "zip" if is_archive else None, "file_count": count if is_archive else inputs}
 
@@ -355,7 +357,8 @@ def _encode(
         if MAX_BYTES in options and MAX_BYTES in encoder.options and MAX_BYTES not in plan.without_effect(options):
             file = _encode_within(encoder, part, options, trace)
         else:
-            file = EncodedFile(run_step(encoder, part, options, trace), part)
+            made = run_step(encoder, part, options, trace)
+            file = replace(made, encoder_input=part) if isinstance(made, EncodedFile) else EncodedFile(made, part)
         file = follow(others, file, options, trace)
         if not file.data:
             raise StepFailed(f"The step {encoder} returned no data.")

@@ -24,6 +24,8 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     number or size of its images differs from the encoder's input. Files that a step restores may be truncated, and have
     warnings. Raises TooLarge if it exceeds a limit of the reader, such as a page that is too large to be drawn.
     """
+    if result.archived:
+        return Images(1)
     target = result.format or plan.target
     reader = plan.reader if target == plan.target else registry.reader(target)
     restored = any(step.restores for step in plan.conversions)

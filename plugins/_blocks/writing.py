@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from io import BytesIO
+from zipfile import ZipFile, ZipInfo
 
-from engine import FidelityWarning, TooLarge
+from engine import EncodedFile, FidelityWarning, TooLarge
 from engine.blocks import Block, ItemList, Paragraph, Picture, Run
 from plugins._blocks import pictures
 
 _SCHEME = re.compile(r"[\s\x00-\x1f]*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _SAFE = frozenset({"http", "https", "mailto", "tel", "ftp"})
+_FOLDER = "pictures"
 _MAX_EMBEDDED = 256 << 20  # bytes: a page can show one picture many times
 _LETTERS = 26
 _ROMAN = (
@@ -30,10 +33,11 @@ def safe_link(link: str) -> str:
 
 
 class Pictures:
-    """Where the pictures of a result are, as its option `images` says."""
+    """Where the pictures of a result are, as its option `images` says: in the text, or in a ZIP with it."""
 
     def __init__(self, images: str) -> None:
         self._images = images
+        self._names: dict[bytes, str] = {}
         self._embedded = 0
 
     def source(self, picture: Picture) -> str:
@@ -46,11 +50,25 @@ class Pictures:
         shown = pictures.adapt(picture, pictures.OF_BROWSERS)
         if shown is None:
             return ""
+        if self._images == "zip":
+            name = f"{_FOLDER}/{len(self._names) + 1}.{pictures.extension(shown.media_type)}"
+            return self._names.setdefault(shown.data, name)
         self._embedded += len(shown.data)
         if self._embedded > _MAX_EMBEDDED:
             details = {"max_size": _MAX_EMBEDDED}
             raise TooLarge("The pictures in the text are too large.", reason="bytes", details=details)
         return f"data:{shown.media_type};base64,{b64encode(shown.data).decode()}"
+
+    def file(self, name: str, text: str) -> bytes | EncodedFile:
+        """The text, or an archive of a file of this name and the pictures beside it, if there are any."""
+        if not self._names:
+            return text.encode()
+        made = BytesIO()
+        with ZipFile(made, "w") as archive:
+            archive.writestr(ZipInfo(name), text)
+            for data, picture in self._names.items():
+                archive.writestr(ZipInfo(picture), data)
+        return EncodedFile(made.getvalue(), archived=1 + len(self._names))
 
 
 class Notes:

@@ -10,6 +10,7 @@ from engine import (
     AnyConversion,
     Blocks,
     Content,
+    EncodedFile,
     FileFormat,
     Loss,
     Requirement,
@@ -103,9 +104,10 @@ def read_blocks(data: bytes) -> Blocks:
 
 
 @conversion(BLOCKS, HTML, loss=Loss.DETAIL)
-def write(document: Blocks, *, images: Images = "embed") -> bytes:
+def write(document: Blocks, *, images: Images = "embed") -> bytes | EncodedFile:
     """A page that stands alone, with the structure of the document and without scripts."""
-    return html_writer.write(document, writing.Pictures(images)).encode()
+    shown = writing.Pictures(images)
+    return shown.file("index.html", html_writer.write(document, shown))
 
 
 @hookimpl

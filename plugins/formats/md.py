@@ -14,6 +14,7 @@ from engine import (
     DOCUMENT,
     AnyConversion,
     Blocks,
+    EncodedFile,
     FileFormat,
     Loss,
     any_of,
@@ -150,9 +151,10 @@ def read(
 
 
 @conversion(BLOCKS, MD, loss=Loss.DETAIL)
-def write(document: Blocks, *, images: Images = "embed") -> bytes:
+def write(document: Blocks, *, images: Images = "embed") -> bytes | EncodedFile:
     """The Markdown of GitHub, after front matter with the title, the authors and the language."""
-    return markdown_writer.write(document, writing.Pictures(images)).encode()
+    shown = writing.Pictures(images)
+    return shown.file("index.md", markdown_writer.write(document, shown))
 
 
 @hookimpl

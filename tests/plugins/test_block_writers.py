@@ -1,6 +1,8 @@
 """The structure of documents as Markdown, HTML and plain text."""
 
+from io import BytesIO
 from warnings import catch_warnings, simplefilter
+from zipfile import ZipFile
 
 import markdown_it
 import pytest
@@ -26,6 +28,7 @@ from engine.blocks import (
 )
 from plugins._text import formulas
 from plugins.formats import html, md, txt
+from tests.support.results.conversions import convert
 
 PICTURE = Picture(b"abc", "image/png", "a [dot]", 72)
 
@@ -213,6 +216,20 @@ def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
         text = step.run(Blocks((par(Run(picture=PICTURE)),)), images="drop")
     assert len(caught) == 1
     assert b"YWJj" not in text
+
+
+def test_pictures_are_beside_the_text_in_an_archive() -> None:
+    source = (
+        b"<!DOCTYPE html><p><img src='data:image/png;base64,YWJj'><img src='data:image/png;base64,YWJj'><img src=x.png>"
+    )
+    for target, name in (("md", "index.md"), ("html", "index.html")):
+        result = convert(source, target, images="zip")
+        with ZipFile(BytesIO(result.data)) as archive:
+            assert archive.namelist() == [name, "pictures/1.png"]
+            assert archive.read("pictures/1.png") == b"abc"
+            assert archive.read(name).count(b"pictures/1.png") == 2
+        assert (result.outcome.container, result.outcome.file_count) == ("zip", 2)
+    assert convert(b"<!DOCTYPE html>a", "md", images="zip").outcome.container is None
 
 
 STYLES = st.fixed_dictionaries({name: st.booleans() for name in ("bold", "italic", "strike", "code")})

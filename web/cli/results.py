@@ -135,6 +135,10 @@ def publish(task: ConversionTask, path: Path, outcome: Outcome, original_size: i
         output = place if outcome.container else place / Path(outcome.filename).name
         return publish(replace(task, output=output, named=False), path, outcome, original_size)
     if outcome.container and not task.archive:
+        with ZipFile(path) as archive:
+            has_folders = any("/" in name for name in archive.namelist())
+        if has_folders:  # whose files the others name
+            return publish(replace(task, output=task.output.with_suffix(".zip")), path, outcome, original_size)
         return _unpack(task, task.output, path, outcome, original_size)
     if (refused := refusal(task, task.output)) is not None:
         return refused

@@ -343,6 +343,13 @@ def test_several_results(folder: Path, place: tuple[tuple[str, ...], dict[str, s
         assert archive.namelist() == ["small.webp", "photo-02.png"]
 
 
+def test_a_text_with_its_pictures_stays_an_archive(folder: Path, place: tuple[tuple[str, ...], dict[str, str]]) -> None:
+    (folder / "a.html").write_bytes(b"<!DOCTYPE html><img src='data:image/png;base64,YWJj'>")
+    _convert(folder, place, "a.html", "b.md", "--images", "zip")
+    with ZipFile(folder / "b.zip") as archive:
+        assert archive.namelist() == ["index.md", "pictures/1.png"]
+
+
 def test_the_smallest_of_several_formats(folder: Path, place: tuple[tuple[str, ...], dict[str, str]]) -> None:
     _convert(folder, place, "photo.heic", "out", "--to", "auto", "--formats", "bmp,png")
     assert _made(folder) == ["photo.png"]

@@ -83,7 +83,8 @@ class ConvertOptions(TypedDict, total=False):
     scale: str  # Size in percent of the image, 1% to 1000%, where no `width` or `height` is given.
     dpr: float  # Device pixel ratio, which multiplies `width` and `height`.
     max_pixels: int  # Most pixels of the resized image, width x height.
-    images: Literal["embed", "drop"]  # Whether a text has the pictures of its source: inside, as data, or not at all.
+    # Where a text has the pictures of its source: inside, as data, nowhere, or beside it in a ZIP.
+    images: Literal["embed", "drop", "zip"]
     sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
