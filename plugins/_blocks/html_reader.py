@@ -384,6 +384,8 @@ def _table(frame: _Frame) -> tuple[Block, ...]:
     """The table, or what its cells hold if it only serves the layout."""
     order = {"thead": 0, "tfoot": 2}
     rows = sorted((row for row in frame.rows if row.cells), key=lambda row: order.get(row.section, 1))
+    if rows and rows[0].section == "thead" and not any(cell.content for cell in rows[0].cells):
+        del rows[0]  # Markdown must have one
     cells = [cell for row in rows for cell in row.cells]
     in_head = [*takewhile(lambda row: row.section == "thead", rows)]
     heads = in_head or [*takewhile(lambda row: row.is_head, rows)]

@@ -20,7 +20,7 @@ from plugins._blocks.writing import Notes, Pictures, is_tight, safe_link
 _MARKERS = MappingProxyType({"bold": ("**", "strong"), "italic": ("_", "em"), "strike": ("~~", "del")})
 _TAGS = MappingProxyType({"inserted": "ins", "deleted": "del", "superscript": "sup", "subscript": "sub"})
 _STYLES = ("link", "change", "bold", "italic", "strike", "underline", "position")  # from outside to inside
-_SPECIAL = re.compile(r"[\\`*\[\]<~$|]|_(?!(?<=\w_)\w)|&(?=#?\w+;)")
+_SPECIAL = re.compile(r"[\\`*\[\]<$|]|(?<!/)~|_(?!(?<=[^\W_]_)[^\W_])|&(?=#?\w+;)")
 _LINE_START = re.compile(
     r"^(?P<before>\d{1,9}(?=[.)](?:\s|$))|\[\^\d+\](?=:)|(?=#{1,6}(?:\s|$)|[-+:](?:\s|$)|[-=]+$|>))", re.MULTILINE
 )
@@ -308,7 +308,8 @@ def _joined(pieces: Iterable[_Piece]) -> str:
     text = ""
     for index, piece in enumerate(known):
         if isinstance(piece, str):
-            text += piece
+            is_picture = piece[0] == "[" and text[-1:] == "!"  # would be
+            text = text[:-1] + "\\!" + piece if is_picture else text + piece
             continue
         following = known[index + 1] if index + 1 < len(known) else " "
         after = following[0] if isinstance(following, str) else following.mark[0]

@@ -16,6 +16,8 @@ from plugins.formats import svg
 
 OF_BROWSERS = frozenset(f"image/{name}" for name in ("png", "jpeg", "gif", "webp", "avif", "svg+xml"))
 """Media types of pictures that browsers show."""
+OF_MARKDOWN = OF_BROWSERS - {"image/avif", "image/svg+xml"}
+"""Media types of pictures that programs show in Markdown, where they are data in URLs."""
 OF_OFFICE = frozenset(f"image/{name}" for name in ("png", "jpeg", "gif", "bmp", "tiff", "x-emf", "x-wmf"))
 """Media types of pictures that all programs of Office show."""
 OF_BOOKS = frozenset(f"image/{name}" for name in ("png", "jpeg", "gif"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Set
 from io import BytesIO
 from zipfile import ZipFile, ZipInfo
 
@@ -33,10 +34,14 @@ def safe_link(link: str) -> str:
 
 
 class Pictures:
-    """Where the pictures of a result are, as its option `images` says: in the text, or in a ZIP with it."""
+    """Where the pictures of a result are, as its option `images` says: in the text, or in a ZIP with it.
 
-    def __init__(self, images: str) -> None:
+    `held` are the media types of pictures that the text can show.
+    """
+
+    def __init__(self, images: str, held: Set[str] = pictures.OF_BROWSERS) -> None:
         self._images = images
+        self._held = held
         self._names: dict[bytes, str] = {}
         self._embedded = 0
 
@@ -47,7 +52,7 @@ class Pictures:
             return ""
         if picture.url:
             return safe_link(picture.url)
-        shown = pictures.adapt(picture, pictures.OF_BROWSERS)
+        shown = pictures.adapt(picture, self._held)
         if shown is None:
             return ""
         if self._images == "zip":

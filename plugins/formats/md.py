@@ -32,7 +32,7 @@ with lazy_imports():
     from mdit_py_plugins import deflist, dollarmath, gfm
 
     from engine.mupdf import pymupdf
-    from plugins._blocks import markdown_writer, writing
+    from plugins._blocks import markdown_writer, pictures, writing
     from plugins._text import formulas, highlighting, web_pages
 
 _MODULES = (
@@ -153,7 +153,7 @@ def read(
 @conversion(BLOCKS, MD, loss=Loss.DETAIL)
 def write(document: Blocks, *, images: Images = "embed") -> bytes | EncodedFile:
     """The Markdown of GitHub, after front matter with the title, the authors and the language."""
-    shown = writing.Pictures(images)
+    shown = writing.Pictures(images, pictures.OF_MARKDOWN)
     return shown.file("index.md", markdown_writer.write(document, shown))
 
 

@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import markdown_it
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import html as lxml_html
 from mdit_py_plugins import deflist, dollarmath, gfm
@@ -150,11 +150,14 @@ CASES: dict[str, tuple[Block, str, str, str]] = {
     ),
     "links": (
         par(
-            Run("a", link="http://a.example/b c(d)"), Run("b", link="javascript:c"), Run("x@y.zz", link="mailto:x@y.zz")
+            "!",
+            Run("a", link="http://a.example/b c(d)"),
+            Run("b", link="javascript:c"),
+            Run("x@y.zz", link="mailto:x@y.zz"),
         ),
-        "[a](http://a.example/b%20c%28d%29)b<x@y.zz>",
-        '<p><a href="http://a.example/b c(d)">a</a>b<a href="mailto:x@y.zz">x@y.zz</a></p>',
-        "abx@y.zz",
+        "\\![a](http://a.example/b%20c%28d%29)b<x@y.zz>",
+        '<p>!<a href="http://a.example/b c(d)">a</a>b<a href="mailto:x@y.zz">x@y.zz</a></p>',
+        "!abx@y.zz",
     ),
 }
 
@@ -218,6 +221,20 @@ def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
     assert b"YWJj" not in text
 
 
+def test_drawings_are_pixels_in_markdown() -> None:
+    drawing = Picture(b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>', "image/svg+xml")
+    document = Blocks((par(Run(picture=drawing)),))
+    assert b"![](data:image/png;base64," in md.write.run(document)
+    assert b'<img src="data:image/svg+xml;base64,' in html.write.run(document)
+
+
+def test_colors_of_code_change_no_text() -> None:
+    code = "$ a\n\nb\n  > c"
+    for language in ("console", "pycon", "diff", "html", "unknown"):
+        page = lxml_html.document_fromstring(html.write.run(Blocks((Code(code, language),))))
+        assert page.find(".//pre").text_content() == code
+
+
 def test_pictures_are_beside_the_text_in_an_archive() -> None:
     source = (
         b"<!DOCTYPE html><p><img src='data:image/png;base64,YWJj'><img src='data:image/png;base64,YWJj'><img src=x.png>"
@@ -238,6 +255,7 @@ RUNS = st.lists(st.builds(lambda text, style: Run(text, **style), TEXTS, STYLES)
 
 
 @settings(max_examples=60, deadline=None)
+@example([Run("1__", italic=True, strike=True)], "paragraph")
 @given(RUNS, st.sampled_from(["paragraph", "heading", "cell", "entry"]))
 def test_another_parser_reads_the_text_that_was_written(runs: list[Run], place: str) -> None:
     """Spaces at the ends of lines have no meaning in Markdown."""
