@@ -5,7 +5,8 @@ from __future__ import annotations
 import html as markup
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -18,6 +19,7 @@ from engine import (
     FileFormat,
     Loss,
     any_of,
+    blocks,
     conversion,
     decode_text,
     hookimpl,
@@ -29,6 +31,7 @@ from plugins.formats.html import HTML, PANGO
 
 with lazy_imports():
     import markdown_it
+    from markdown_it.token import Token
     from mdit_py_plugins import deflist, dollarmath, gfm
 
     from engine.mupdf import pymupdf
@@ -99,6 +102,7 @@ def to_html(data: bytes, *, encoding: Encoding | None = None) -> bytes:
     )
     environment: dict[str, object] = {}
     tokens = parser.parse(text, environment)
+    _warn_excess(text, tokens)
     known = _front_matter(tokens[0].content) if tokens and tokens[0].type == "front_matter" else {}
     body = parser.renderer.render(tokens, parser.options, environment)
     style = _STYLE + highlighting.STYLE if "<pre>" in body else _STYLE
@@ -112,6 +116,23 @@ def to_html(data: bytes, *, encoding: Encoding | None = None) -> bytes:
     )
     page = f"<html{language}><head>{''.join(head)}<style>{style}</style></head><body>\n{body}</body></html>"
     return f"<!DOCTYPE html>\n{page}\n".encode()
+
+
+def _warn_excess(text: str, tokens: Iterable[Token]) -> None:
+    """Issues a warning for cells beyond the columns of their table, which are not read."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    source = Counter[str]()
+    result = Counter[str]()
+    is_body = False
+    for token in tokens:
+        if token.type == "tbody_open" and token.map:
+            is_body = True
+            source += blocks.words(lines[slice(*token.map)])
+        elif token.type == "tbody_close":
+            is_body = False
+        elif is_body and token.type == "inline":
+            result += blocks.words([token.content])
+    blocks.warn_dropped_text(source, result)
 
 
 def _front_matter(text: str) -> dict[str, list[str]]:

@@ -296,6 +296,12 @@ def test_formulas_are_drawn(formula: str, drawn: bool) -> None:
     assert (page.get_text().split() == ["Formula"]) is drawn
 
 
+def test_cells_beyond_the_columns_of_a_table_are_told() -> None:
+    table = "> | a | b |\n> |---|---|\n> | `c|d` | e |\n> | f |\n"
+    assert codes(_convert(table.encode(), "a.md", "txt")) == {"text_dropped"}
+    assert codes(_convert(table.replace("|d", r"\\|d").encode(), "a.md", "txt")) == set()
+
+
 def test_code_has_colors() -> None:
     page = _page(b"```python\ndef f(): pass\n```\n\n```unknown\n<def>\n```\n", "a.md")
     spans = [span for block in page.get_text("dict")["blocks"] for line in block["lines"] for span in line["spans"]]
