@@ -71,8 +71,9 @@ class _Writer:
     def __init__(self, content: Sequence[Block], pictures: Pictures) -> None:
         self._pictures = pictures
         self._notes = Notes()
-        self._anchors = _slugs(content)
-        self._targets = {run.link[1:] for run in blocks.runs_of(content) if run.link.startswith("#")}
+        texts = [block for block in content if not (isinstance(block, Table) and block.name)]  # sheets have no anchors
+        self._anchors = _slugs(texts)
+        self._targets = {run.link[1:] for run in blocks.runs_of(texts) if run.link.startswith("#")}
 
     def parts(self, content: Iterable[Block]) -> Iterator[str]:
         """Each block that is not empty. A list that follows one of its kind has another mark, which separates them."""
