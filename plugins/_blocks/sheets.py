@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -203,6 +204,9 @@ def write(document: Blocks) -> bytes:
             writer = _Writer(workbook)
             for number, table in enumerate(tables, 1):
                 writer.write(table, number)
+    if writer.inexact:
+        message = f"{writer.inexact} numbers are text, because a sheet holds {_MAX_DIGITS} digits of a number."
+        FidelityWarning.issue("values_changed", message)
     if writer.shortened:
         message = f"{writer.shortened} texts are longer than the {_MAX_TEXT} characters that a cell holds."
         FidelityWarning.issue("text_dropped", message)
@@ -210,10 +214,11 @@ def write(document: Blocks) -> bytes:
 
 
 class _Writer:
-    """Writes sheets. `shortened` is the number of texts that are too long for a cell."""
+    """Writes sheets. `shortened` is the number of texts that are too long for a cell, `inexact` that of numbers."""
 
     def __init__(self, workbook: Any) -> None:
         self.shortened = 0
+        self.inexact = 0
         self._workbook = workbook
         self._names: set[str] = set()
         self._formats: dict[int, Any] = {}
@@ -242,6 +247,9 @@ class _Writer:
 
     def _write_cell(self, sheet: Any, row: int, column: int, cell: Cell) -> None:
         value = _typed(cell)
+        if isinstance(value, int | float) and not _is_held(value):
+            self.inexact += 1
+            value = cell.text
         if isinstance(value, bool):
             sheet.write_boolean(row, column, value)
         elif isinstance(value, int | float):
@@ -281,6 +289,11 @@ def _typed(cell: Cell) -> str | int | float | bool:
     if not _NUMBER.fullmatch(text) or sum(map(str.isdigit, text)) > _MAX_DIGITS:
         return text
     return float(text) if "." in text else int(text)
+
+
+def _is_held(value: float) -> bool:
+    """Whether a cell of Excel holds a number: it is finite, and an integer has no more than its digits."""
+    return abs(value) < 10**_MAX_DIGITS if isinstance(value, int) else math.isfinite(value)
 
 
 def rows_of(table: Table) -> Iterator[list[str]]:

@@ -41,7 +41,8 @@ def _sheet(name: str, rows: str = _ROWS, attributes: str = "") -> str:
 
 def _cells(xlsx: bytes) -> str:
     archive = ZipFile(BytesIO(xlsx))
-    return "".join(archive.read(f"xl/{name}.xml").decode() for name in ("worksheets/sheet1", "sharedStrings"))
+    parts = [f"xl/{name}.xml" for name in ("worksheets/sheet1", "sharedStrings")]
+    return "".join(archive.read(name).decode() for name in parts if name in archive.namelist())
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,13 @@ def test_xlsx_has_numbers_and_merged_cells() -> None:
     assert '<mergeCell ref="A1:B2"/>' in cells
     assert all(value in cells for value in ("<v>1.5</v>", "<v>2</v>", ">007<", ">=A1<"))
     assert "<f>" not in cells
+
+
+def test_numbers_that_a_sheet_cannot_hold_are_text_and_told() -> None:
+    result = convert(b"[[1234567890123456, NaN, 1%s, 123456789012345]]" % (b"0" * 400), "xlsx", "a.json")
+    cells = _cells(result.data)
+    assert all(value in cells for value in (">1234567890123456<", ">NaN<", "<v>123456789012345</v>"))
+    assert codes(result) == {"values_changed"}
 
 
 def test_json_becomes_a_table() -> None:
