@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from shutil import which
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, cold, compression, jobs, memory, pairs, peers, quality, server
+from benchmarks import cluster, cold, compression, documents, jobs, memory, pairs, peers, quality, server
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -85,6 +86,17 @@ def run_compression(
 ) -> None:
     """Sizes of compressed PDFs and the similarity of their pages, next to Ghostscript and qpdf."""
     publish("compression", compression.measure(files), json_file, readme=readme)
+
+
+@cli.command("documents")
+def run_documents(
+    paths: Annotated[list[Path], typer.Argument(help="Folders, or files: DOCX, ODT, EPUB and HTML.")],
+    pandoc: Annotated[str | None, typer.Option(help="The program to compare with.")] = which("pandoc"),
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """What documents keep in Markdown: headings, links, pictures, notes, lists, tables and words, next to Pandoc."""
+    publish("documents", documents.measure(paths, pandoc), json_file, readme=readme)
 
 
 @cli.command("memory")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from math import nan
@@ -17,13 +18,14 @@ import typer
 from pikepdf import Name
 from PIL import Image
 
-from benchmarks import cluster, compression, jobs, libraries, pairs, peer_servers, peers, quality, workloads
+from benchmarks import cluster, compression, documents, jobs, libraries, pairs, peer_servers, peers, quality, workloads
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import ServerProcess, child_processes, process_status, process_tree
 from benchmarks.report import Report, at_most, info, write_readme
 from engine import pipeline
 from engine.registry import load_registry
+from tests.support.samples.office_files import docx
 from tests.support.samples.pdf_images import PHOTO, flate, image_document
 from tests.support.servers.in_process import eventually
 
@@ -302,3 +304,22 @@ def test_similarity_of_pages() -> None:
     assert 0.5 < compression.similarity(page, noisy) < 1
     assert compression.similarity(page, noisier) < compression.similarity(page, noisy)
     assert compression.similarity(page, page[1:]) == 0
+
+
+def test_the_structure_of_documents_is_counted() -> None:
+    """Also in tables of HTML; what leads back from notes, is empty or holds other notes is not counted."""
+    markdown = (
+        "---\ntitle: T\n---\n\n# One\n\n##\n\n- a [link](https://a.example)[^1]\n-\n\n| a | b |\n|---|---|\n| c | |\n\n"
+        "<table><tr><td>\n\n![](data:image/x-emf;base64,AA==)\n\n</td></tr></table>\n\n[^1]: note\n"
+    )
+    counts = documents.counts(markdown, Counter({"One": 1, "note": 2, "lost": 1}))
+    expected = {"headings": 1, "links": 1, "pictures": 1, "notes": 1, "items": 1, "cells": 5}
+    assert counts == {**expected, documents.WORDS: 50}
+
+
+def test_documents_are_compared_with_pandoc(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(docx("all of it"))
+    table, requirements = documents.measure([tmp_path], None)
+    (row,) = table.as_json()["rows"]
+    assert (row["file"], row["words %"], row["headings: Pandoc"]) == ("a.docx", 100, None)
+    assert requirements.passed()

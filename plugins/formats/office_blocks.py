@@ -36,14 +36,14 @@ from plugins.formats.office import DOC, DOCX, ODT, RTF, TO_DOCX, check_lengths
 
 with lazy_imports():
     from plugins._blocks import docx_text, pandoc_writing
-    from plugins._office import references
     from plugins._pdf import passwords
 
 MODULES = (
     "lxml.etree",
     "plugins._blocks.docx_text",
     "plugins._blocks.pandoc_writing",
-    "plugins._office.references",
+    "plugins._blocks.docx_markup",
+    "plugins._text.markup",
     "encodings.cp437",
 )
 TEMPLATE = "documents"
@@ -79,10 +79,8 @@ def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = byte
         """Headings, paragraphs, lists, tables, pictures and notes. Headers and footers of pages are left out."""
         if format is not DOCX or documents.is_encrypted(data):
             data = documents.convert(prepare(data), format, TO_DOCX, password).data
-        else:
-            data = references.remove(data)
-            if password:
-                passwords.warn_unused()
+        elif password:
+            passwords.warn_unused()
         return _read(data, markup, comments=comments)
 
     return read
@@ -90,11 +88,14 @@ def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = byte
 
 def _read(data: bytes, markup: Markup, *, comments: bool) -> Blocks:
     with zip_archives.open_checked(data, limit_markup=True) as archive:
-        data, words = docx_text.prepare(data, archive, markup)
+        prepared = docx_text.prepare(archive, markup, comments=comments)
         reader = Reader(lambda path: _picture(archive, path), markup, comments)
-        document = reader.read(pandoc.read(data, DOCX.name))
-    blocks.warn_dropped_text(words, blocks.words(blocks.plain_texts(document.content)))
-    return document
+        document = reader.read(pandoc.read(prepared.data, DOCX.name))
+    blocks.warn_dropped_text(prepared.words, blocks.words(blocks.plain_texts(document.content)))
+    known = prepared.properties
+    return replace(
+        known, content=document.content, title=document.title or known.title, authors=document.authors or known.authors
+    )
 
 
 def _picture(archive: ZipFile, path: str) -> tuple[bytes, str] | None:

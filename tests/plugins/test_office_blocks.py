@@ -18,12 +18,26 @@ pytestmark = pytest.mark.skipif(not PANDOC.present, reason="Pandoc is not instal
 
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _BOX = "http://schemas.microsoft.com/office/word/2010/wordprocessingShape"
+_MC = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+_ALTERNATIVES = (
+    f'<mc:AlternateContent xmlns:mc="{_MC}"><mc:Choice Requires="new"/>'
+    "<mc:Fallback>{}</mc:Fallback></mc:AlternateContent>"
+)
+_CHOICE = '<w:ddList><w:result w:val="1"/><w:listEntry w:val="a"/><w:listEntry w:val="b"/></w:ddList>'
 _R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
 def _document(body: str, **parts: str) -> bytes:
     spaces = f'xmlns:w="{_W}" xmlns:wps="{_BOX}" xmlns:r="{_R}"'
     return docx(parts={"word/document.xml": f"<w:document {spaces}><w:body>{body}</w:body></w:document>", **parts})
+
+
+def _part(text: str) -> str:
+    return f'<w:document xmlns:w="{_W}"><w:body>{_paragraph(text)}</w:body></w:document>'
+
+
+def _run(text: str) -> str:
+    return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
 def _paragraph(text: str, properties: str = "") -> str:
@@ -76,13 +90,94 @@ def test_tracked_changes(markup: str, runs: list[tuple[str, str | None]]) -> Non
     assert {run.get("change") for run in block["runs"]} == {change for _, change in runs}
 
 
-def test_words_that_are_lost_are_told() -> None:
-    """Pandoc reads no phonetic guides."""
-    ruby = (
-        "<w:ruby><w:rt><w:r><w:t>reading</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>base</w:t></w:r></w:rubyBase></w:ruby>"
+def _relations(*listed: tuple[str, str]) -> str:
+    items = "".join(
+        f'<Relationship Id="r{number}" Type="{_R}/{kind}" Target="{target}"/>'
+        for number, (kind, target) in enumerate(listed)
     )
-    result = convert(_document(f"<w:p><w:r>{ruby}</w:r></w:p>{_paragraph('kept')}"), "json")
-    assert "text_dropped" in codes(result)
+    return f'<Relationships xmlns="{_R.replace("officeDocument", "package")}">{items}</Relationships>'
+
+
+def test_words_of_charts_are_told() -> None:
+    chart = f'<w:p><w:r><w:drawing><c:chart xmlns:c="urn:c" r:id="r0"/></w:drawing></w:r></w:p>{_paragraph("kept")}'
+    parts = {
+        "word/charts/chart1.xml": '<c xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p><a:t>x</a:t></a:p></c>',
+        "word/_rels/document.xml.rels": _relations(("chart", "charts/chart1.xml")),
+    }
+    result = convert(_document(chart, **parts), "json")
+    assert codes(result) == {"text_dropped"}
+    assert [run["text"] for block in json.loads(result.data)["blocks"] for run in block["runs"]] == ["kept"]
+
+
+def _field(command: str, result: str, mark: str = "") -> str:
+    begin, separate, end = (
+        f'<w:fldChar w:fldCharType="{kind}">{mark if kind == "begin" else ""}</w:fldChar>'
+        for kind in ("begin", "separate", "end")
+    )
+    half = len(command) // 2
+    return (
+        f"<w:r>{begin}<w:instrText>{command[:half]}</w:instrText></w:r><w:r><w:instrText>{command[half:]}</w:instrText>{separate}"
+        f"<w:t>{result}</w:t>{end}</w:r>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (_field(' HYPERLINK "http://a.example/" \\o "tip" ', "link"), [("link", "http://a.example/")]),
+        (_field('HYPERLINK "http://a.example/" \\l "part"', "link"), [("link", "http://a.example/#part")]),
+        (_field("REF place \\h", "reference"), [("reference", "#place")]),
+        (_field("DATE", "today"), [("today", "")]),
+        (f"<w:fldSimple w:instr='HYPERLINK \"http://a.example/\"'>{_run('link')}</w:fldSimple>", [("link", "http://a.example/")]),
+        (f"<w:ins>{_field('HYPERLINK http://a.example/', 'new')}</w:ins>", [("new", "http://a.example/")]),
+        (_field("FORMCHECKBOX", "", "<w:checkBox><w:checked/></w:checkBox>"), [("☒", "")]),
+        (_field("FORMDROPDOWN", "", _CHOICE), [("b", "")]),
+        (f"<w:r><w:ruby><w:rt>{_run('b')}</w:rt><w:rubyBase>{_run('a')}</w:rubyBase></w:ruby></w:r>", [("a(b)", "")]),
+        (f"<w:customXml><w:smartTag>{_run('tagged')}</w:smartTag></w:customXml>", [("tagged", "")]),
+        (_ALTERNATIVES.format(_run("other")), [("other", "")]),
+        ('<w:r><w:fldChar w:fldCharType="begin"/></w:r>' + _run("it never ends"), [("it never ends", "")]),
+    ],
+)  # fmt: skip
+def test_what_runs_hold(content: str, expected: list[tuple[str, str]]) -> None:
+    result = convert(_document(f"<w:p>{content}</w:p>"), "json")
+    (block,) = json.loads(result.data)["blocks"]
+    assert [(run.get("text", ""), run.get("link", "")) for run in block["runs"]] == expected
+    assert codes(result) == set()
+
+
+@pytest.mark.parametrize(("markup", "texts"), [("final", ["onetwo"]), ("original", ["one", "two"])])
+def test_paragraphs_whose_end_is_deleted_are_joined(markup: str, texts: list[str]) -> None:
+    data = _document(_paragraph("one", "<w:rPr><w:del/></w:rPr>") + _paragraph("two"))
+    assert [block["runs"][0]["text"] for block in _blocks(data, markup=markup)] == texts
+
+
+def test_the_strict_variant_is_read() -> None:
+    strict = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+    data = docx(parts={"word/document.xml": _part("strict").replace(_W, strict)})
+    assert [block["runs"][0]["text"] for block in _blocks(data)] == ["strict"]
+
+
+def test_properties_are_no_text() -> None:
+    core = (
+        '<cp:coreProperties xmlns:cp="urn:cp" xmlns:dc="urn:dc"><dc:title>Title</dc:title><dc:creator>A; B</dc:creator>'
+        "<dc:subject>S</dc:subject><cp:keywords>k, l</cp:keywords><dc:language>de-AT</dc:language></cp:coreProperties>"
+    )
+    tree = json.loads(convert(docx("text", parts={"docProps/core.xml": core}), "json").data)
+    assert [block["runs"][0]["text"] for block in tree.pop("blocks")] == ["text"]
+    assert tree == {
+        "type": "document",
+        "title": "Title",
+        "authors": ["A", "B"],
+        "subject": "S",
+        "keywords": ["k", "l"],
+        "language": "de-AT",
+    }
+
+
+def test_pictures_elsewhere_are_told() -> None:
+    relations = _relations(("image", "http://a.example/a.png")).replace("/>", ' TargetMode="External"/>')
+    result = convert(docx("text", parts={"word/_rels/document.xml.rels": relations}), "json")
+    assert codes(result) == {"resource_not_loaded"}
 
 
 def test_a_document_survives_docx() -> None:
