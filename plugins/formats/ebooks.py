@@ -24,19 +24,18 @@ from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
 from plugins._text import zip_archives
 from plugins._text.markup import in_markup, root_name
 from plugins._text.paper import MARGIN, Paper
-from plugins.formats.html import HTML
 from plugins.formats.txt import TXT
 
 with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._blocks import epub_reader
-    from plugins._pdf.text import books, texts
+    from plugins._pdf.text import books, layout, texts
 
 MODULES = (
     "lxml.etree",
         "plugins._blocks.epub_reader",
         "plugins._pdf.text.books",
-        "plugins._pdf.text.texts",
+        "plugins._pdf.text.layout",
         "encodings.cp437",
         "encodings.raw_unicode_escape",
     "PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin",
@@ -141,15 +140,18 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
     @conversion(fmt, TXT, loss=Loss.STRUCTURE, isolated=True)
     def read_text(data: bytes) -> bytes:
         """The text of the chapters."""
-        _, chapters = books.read_chapters(data, fmt.name, texts.plain_blocks)
+        chapters = []
+        for page in books.open_chapters(data, fmt.name):
+            chapters.append(texts.plain_blocks(page))
+            texts.warn_images(page, has_text=bool(chapters[-1]))
         return texts.text_document(chapters).encode()
 
-    @conversion(fmt, HTML, loss=Loss.STRUCTURE, isolated=True)
-    def read_html(data: bytes) -> bytes:
-        """A section for each chapter."""
-        return texts.html_document(*books.read_chapters(data, fmt.name, texts.stored_blocks)).encode()
+    @conversion(fmt, BLOCKS, loss=Loss.STRUCTURE, isolated=True)
+    def read_layout(data: bytes) -> Blocks:
+        """The headings, paragraphs, lists, tables and pictures of the chapters."""
+        return layout.read(books.open_chapters(data, fmt.name))
 
-    return [read] if fmt is EPUB else [read, read_text, read_html]
+    return [read] if fmt is EPUB else [read, read_text, read_layout]
 
 
 @conversion(EPUB, BLOCKS, loss=Loss.DETAIL, isolated=True)

@@ -1,4 +1,4 @@
-"""Markdown: read as HTML by markdown-it, and written from documents by PyMuPDF4LLM."""
+"""Markdown, read as HTML by markdown-it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ with lazy_imports():
 
     from engine.mupdf import pymupdf
     from plugins._blocks import markdown_writer, writing
-    from plugins._pdf.text import markdown, texts
     from plugins._text import formulas, highlighting, web_pages
 
 _MODULES = (
@@ -42,8 +41,6 @@ _MODULES = (
     "plugins._blocks.markdown_writer",
     "plugins._text.formulas",
     "plugins._text.highlighting",
-    "plugins._pdf.text.markdown",
-    "plugins._pdf.text.texts",
     "encodings.raw_unicode_escape",
 )
 MODULES = (*_MODULES, *html.MODULES)
@@ -152,15 +149,6 @@ def read(
     return web_pages.lay_out(to_html.run(data, encoding=encoding), page_size, landscape, margin, pages)
 
 
-@conversion(DOCUMENT, MD, loss=Loss.STRUCTURE, cost=5, terminal=True)
-def to_markdown(document: pymupdf.Document) -> bytes:
-    """Headings, paragraphs, lists, tables and links in reading order."""
-    text = markdown.to_markdown(document)
-    for page in document:
-        texts.warn_images(page, has_text=bool(text.strip()))
-    return text.encode()
-
-
 @conversion(BLOCKS, MD, loss=Loss.DETAIL)
 def write(document: Blocks, *, images: Images = "embed") -> bytes:
     """The Markdown of GitHub, after front matter with the title, the authors and the language."""
@@ -169,4 +157,4 @@ def write(document: Blocks, *, images: Images = "embed") -> bytes:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [to_html, to_markdown, write, *([read] if PANGO.present else [])]
+    return [to_html, write, *([read] if PANGO.present else [])]

@@ -34,7 +34,7 @@ def to_text(document: pymupdf.Document) -> bytes:
     pages = []
     for page in document:
         texts.warn_losses(page)
-        pages.append(texts.blocks_of(page, texts.plain_blocks))
+        pages.append(texts.blocks_of(page))
     return texts.text_document(pages).encode()
 
 

@@ -6,7 +6,6 @@ import html
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
 from itertools import islice
@@ -17,7 +16,6 @@ from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_si
 from engine.mupdf import pymupdf
 from plugins._fonts.builtin import lacking
 from plugins._fonts.characters import EMOJI_STYLE, is_drawn, is_emoji, warn_lacking
-from plugins._pdf.text.texts import Block, warn_images
 from plugins._pixels import pillow
 from plugins._text import zip_archives
 from plugins._text.markup import check_elements
@@ -53,16 +51,15 @@ def open_book(data: bytes, kind: str, paper: Paper, font_size: float) -> pymupdf
     return _checked(document)
 
 
-def read_chapters(data: bytes, kind: str, read: Callable[[pymupdf.Page], list[Block]]) -> tuple[str, list[list[Block]]]:
-    """The title, and the paragraphs that `read` finds in each chapter, as single lines. Issues a warning for images."""
+def open_chapters(data: bytes, kind: str) -> pymupdf.Document:
+    """The document with each chapter as a page, and each paragraph as a line. Raises CorruptInput, TooLarge."""
     document = _open(data, kind)
     document.layout(width=_UNPAGED[0], height=_UNPAGED[1], fontsize=12)
-    chapters = []
-    for page in _checked(document):
-        chapters.append(read(page))
-        warn_images(page, has_text=bool(chapters[-1]))
+    _checked(document)
+    for page in document:
+        page.get_textpage()
     _warn_not_loaded()
-    return (document.metadata or {}).get("title") or "", chapters
+    return document
 
 
 def open_pages(data: bytes, kind: str) -> pymupdf.Document:

@@ -1,64 +1,73 @@
-"""Text of PDF pages in reading order, and as HTML, and warnings of what text and pixels cannot hold."""
+"""Text of PDF pages in reading order, and warnings of what text and pixels cannot hold."""
 
 from __future__ import annotations
 
-import html
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
-from typing import Any, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from engine import FidelityWarning
+from engine.blocks import Run, merged
 from engine.mupdf import pymupdf
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right and bottom in points."""
 
-_FLAGS = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_PRESERVE_LIGATURES
+FLAGS = pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_PRESERVE_LIGATURES
 _GUTTER = 8.0  # points between columns
 _WORDS = 3  # in a line of running text, on average; cells of tables have fewer
 _SHAPES = 20  # in a drawing of letters
 _MAX_BLOCKS = 400  # on a page; columns are not searched among more
-_BOLD = pymupdf.TEXT_FONT_BOLD
-_ITALIC = pymupdf.TEXT_FONT_ITALIC
-_HEADINGS = ((1.8, "h1"), (1.4, "h2"), (1.15, "h3"))  # by the size of the font relative to most of the text
-_MAX_HEADING = 200  # characters
-_SAFE_LINK = re.compile(r"(https?|mailto):", re.IGNORECASE)
+_SMALL = 0.85  # of the size of most text in a line: that of superscripts
+_RAISED = 0.2  # of that size, above its base line
+_LOWERED = 0.05
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_STYLE = "body{font-family:sans-serif;max-width:45em;margin:auto}section{border-bottom:1px solid #ccc;padding:1em}"
+
+
+class Placed(Protocol):
+    """Something at a place of a page."""
+
+    @property
+    def box(self) -> Box: ...
+
+
+PlacedT = TypeVar("PlacedT", bound=Placed)
 
 
 @dataclass(frozen=True)
-class Span:
-    """Text in one font, and where it leads."""
+class Line:
+    """Text of one line without a wide gap, in its styles, and the size in points of most of it."""
 
-    text: str
+    box: Box
+    runs: tuple[Run, ...]
     size: float
-    flags: int
-    link: str | None
+
+    @property
+    def text(self) -> str:
+        return "".join(run.text for run in self.runs)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A paragraph: its lines as text, and the spans of each line unless only the text is asked for."""
+    """A paragraph: its lines as text, and in their styles unless only the text is asked for."""
 
     box: Box
     text: str
-    lines: tuple[tuple[Span, ...], ...] = ()
+    lines: tuple[Line, ...] = ()
 
 
-def blocks_of(page: pymupdf.Page, read: Callable[[pymupdf.Page], list[Block]]) -> list[Block]:
-    """The paragraphs that `read` finds on a page, in reading order. Issues a warning for images."""
-    blocks = in_reading_order(read(page))
+def blocks_of(page: pymupdf.Page) -> list[Block]:
+    """The paragraphs of a page in reading order. Issues a warning for images."""
+    blocks = in_reading_order(plain_blocks(page))
     warn_images(page, has_text=bool(blocks))
     return blocks
 
 
-def plain_blocks(page: pymupdf.Page, text: pymupdf.TextPage | None = None) -> list[Block]:
-    """As `stored_blocks`, but without spans. `text` is that of the page, if it is known."""
-    text = text or page.get_textpage(flags=_FLAGS)
+def plain_blocks(page: pymupdf.Page) -> list[Block]:
+    """The paragraphs of a page with text, in the order of the file."""
+    text = page.get_textpage(flags=FLAGS)
     stored = [*text.this]
     blocks: list[Block] = []
     for *box, content, number, kind in text.extractBLOCKS():
@@ -72,14 +81,16 @@ def plain_blocks(page: pymupdf.Page, text: pymupdf.TextPage | None = None) -> li
     return blocks
 
 
-def stored_blocks(page: pymupdf.Page) -> list[Block]:
-    """The paragraphs of a page with text, in the order of the file."""
-    links = [(pymupdf.Rect(one["from"]), one["uri"]) for one in page.get_links() if one.get("uri")]
-    found: list[dict[str, Any]] = page.get_text("dict", flags=_FLAGS)["blocks"]
+def styled_blocks(page: pymupdf.Page, links: Sequence[tuple[pymupdf.Rect, str]] = ()) -> list[Block]:
+    """As `plain_blocks`, but with lines in their styles. `links` are areas of the page, and where they lead."""
+    kind = "rawdict" if links else "dict"
+    found: list[dict[str, Any]] = page.get_text(kind, flags=FLAGS | pymupdf.TEXT_COLLECT_STYLES)["blocks"]
     blocks: list[Block] = []
-    for lines in ([_line(line, links) for line in one["lines"]] for one in found):
+    for one in found:
+        lines = [_line(line, links) for line in one["lines"]]
+        lines = [line for line in lines if line.text.strip()]
         blocks += _columns(_joined(lines), lines) if lines else []
-    return [block for block in blocks if block.text.strip()]
+    return blocks
 
 
 def _columns(block: Block, lines: list[Block]) -> list[Block]:
@@ -114,25 +125,45 @@ def _is_running(block: Block) -> bool:
     return sum(word[0].isalpha() for word in block.text.split()) >= _WORDS * (block.text.count("\n") + 1)
 
 
-def have_columns(blocks: Sequence[Block]) -> bool:
-    """Whether some of the blocks, which are in reading order, are columns of running text."""
-    beside = any(_are_beside(left.box, right.box) for left, right in pairwise(blocks))
-    return beside and all(map(_is_running, blocks))
-
-
 def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> Block:
-    def link_at(box: Box) -> str | None:
-        middle = pymupdf.Point((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-        return next((uri for area, uri in links if middle in area), None)
+    def link_at(char: dict[str, Any]) -> str:
+        left, top, right, bottom = char["bbox"]
+        middle = (left + right) / 2, (top + bottom) / 2
+        return next((target for area, target in links if middle in area), "")
 
-    spans = tuple(
-        Span(_CONTROLS.sub("", one["text"]), one["size"], one["flags"], link_at(one["bbox"]) if links else None)
-        for one in line["spans"]
-    )
-    return Block(line["bbox"], "".join(span.text for span in spans).rstrip(), (spans,))
+    left, top, right, bottom = line["bbox"]
+    has_chars = bool(links)
+    links = [one for one in links if one[0].x0 < right and one[0].x1 > left and one[0].y0 < bottom and one[0].y1 > top]
+    for span in line["spans"] if has_chars else ():
+        span["text"] = "".join(char["c"] for char in span["chars"])
+    main = max(line["spans"], key=lambda span: len(span["text"].strip()) * span["size"])
+    runs = []
+    for span in line["spans"]:
+        flags = span["flags"]
+        style = Run(
+            bold=bool(flags & pymupdf.TEXT_FONT_BOLD),
+            italic=bool(flags & pymupdf.TEXT_FONT_ITALIC),
+            strike=bool(span["char_flags"] & pymupdf.mupdf.FZ_STEXT_STRIKEOUT),
+            code=bool(flags & pymupdf.TEXT_FONT_MONOSPACED),
+            position=_position(span, main),
+        )
+        parts = groupby(span["chars"], key=link_at) if links else [("", span["text"])]
+        for link, part in parts:
+            text = part if isinstance(part, str) else "".join(char["c"] for char in part)
+            runs.append(replace(style, text=_CONTROLS.sub("", text), link=link))
+    found = Line(line["bbox"], merged(runs), round(main["size"], 1))
+    return Block(found.box, found.text.rstrip(), (found,))
 
 
-def in_reading_order(blocks: list[Block], overlap: float = 0.0) -> list[Block]:
+def _position(span: dict[str, Any], main: dict[str, Any]) -> Literal["", "superscript", "subscript"]:
+    """Where smaller text stands beside most of the text of its line."""
+    if span["size"] > _SMALL * main["size"]:
+        return ""
+    raised = (main["origin"][1] - span["origin"][1]) / main["size"]
+    return "superscript" if raised > _RAISED else "subscript" if raised < -_LOWERED else ""
+
+
+def in_reading_order(blocks: list[PlacedT], overlap: float = 0.0) -> list[PlacedT]:
     """Columns from left to right, each from top to bottom; what spans columns separates those above and below it.
 
     Blocks below each other overlap by at most so many points.
@@ -141,19 +172,19 @@ def in_reading_order(blocks: list[Block], overlap: float = 0.0) -> list[Block]:
         return blocks
     if len(blocks) > _MAX_BLOCKS:
         return sorted(blocks, key=lambda block: (block.box[1], block.box[0]))
-    columns = _split(blocks, 0, _GUTTER)
+    columns = split(blocks, 0, _GUTTER)
     if len(columns) > 1:
         return [block for column in columns for block in in_reading_order(column, overlap)]
-    rows = _split(blocks, 1, -overlap)
+    rows = split(blocks, 1, -overlap)
     if len(rows) == 1:
         return sorted(blocks, key=lambda block: (block.box[1], block.box[0]))
     # Neighboring rows that together have columns are read column by column.
-    ordered: list[Block] = []
+    ordered: list[PlacedT] = []
     start = 0
     while start < len(rows):
         group = rows[start]
         end = start + 1
-        while end < len(rows) and len(_split(group + rows[end], 0, _GUTTER)) > 1:
+        while end < len(rows) and len(split(group + rows[end], 0, _GUTTER)) > 1:
             group = group + rows[end]
             end += 1
         ordered += in_reading_order(group, overlap)
@@ -161,9 +192,9 @@ def in_reading_order(blocks: list[Block], overlap: float = 0.0) -> list[Block]:
     return ordered
 
 
-def _split(blocks: Sequence[Block], axis: int, gap: float) -> list[list[Block]]:
+def split(blocks: Sequence[PlacedT], axis: int, gap: float) -> list[list[PlacedT]]:
     """Groups of blocks between which there is a gap of so many points, across (axis 0) or down (axis 1)."""
-    groups: list[list[Block]] = []
+    groups: list[list[PlacedT]] = []
     end = 0.0
     for block in sorted(blocks, key=lambda one: one.box[axis]):
         if not groups or block.box[axis] - end > gap:
@@ -180,38 +211,6 @@ def text_document(pages: Sequence[Sequence[Block]]) -> str:
     return "\n\f".join(f"{text}\n" if text else "" for text in texts) or "\n"
 
 
-def html_document(title: str, pages: Sequence[Sequence[Block]]) -> str:
-    """The pages as an HTML document without scripts or external resources."""
-    sizes: Counter[float] = Counter()
-    for span in (span for page in pages for block in page for line in block.lines for span in line):
-        sizes[round(span.size, 1)] += len(span.text)
-    usual = sizes.most_common(1)[0][0] if sizes else 1.0
-    sections = (
-        f'<section id="page-{number}">\n{"".join(_html_block(block, usual) for block in page)}</section>\n'
-        for number, page in enumerate(pages, 1)
-    )
-    head = f'<meta charset="utf-8"><title>{html.escape(_CONTROLS.sub("", title))}</title><style>{_STYLE}</style>'
-    return f"<!DOCTYPE html>\n<html><head>{head}</head><body>\n{''.join(sections)}</body></html>\n"
-
-
-def _html_block(block: Block, usual: float) -> str:
-    largest = max(span.size for line in block.lines for span in line) / usual
-    headings = (name for factor, name in _HEADINGS if largest >= factor and len(block.text) <= _MAX_HEADING)
-    name = next(headings, "p")
-    lines = ("".join(_html_spans(line, bold=name == "p")).strip() for line in block.lines)
-    return f"<{name}>{'<br>'.join(lines)}</{name}>\n"
-
-
-def _html_spans(line: Sequence[Span], *, bold: bool) -> Iterator[str]:
-    for (flags, link), spans in groupby(line, key=lambda span: (span.flags & (_BOLD | _ITALIC), span.link)):
-        text = html.escape("".join(span.text for span in spans), quote=False)
-        if flags & _BOLD and bold:
-            text = f"<b>{text}</b>"
-        if flags & _ITALIC:
-            text = f"<i>{text}</i>"
-        yield f'<a href="{html.escape(link)}">{text}</a>' if link and _SAFE_LINK.match(link) else text
-
-
 def warn_images(page: pymupdf.Page, *, has_text: bool) -> None:
     """Issues a warning if a page has images, which can show text, or shows other things only."""
     if page.get_images() if page.parent.is_pdf else page.get_image_info():
@@ -223,12 +222,14 @@ def warn_images(page: pymupdf.Page, *, has_text: bool) -> None:
             FidelityWarning.issue("pictures_dropped", message)
 
 
-def warn_losses(page: pymupdf.Page) -> None:
+def warn_losses(page: pymupdf.Page, *, keeps_links: bool = False) -> None:
     """Issues a warning for each kind of content of the page or its document that the result cannot hold."""
     document = page.parent
+    if not document.is_pdf:
+        return
     if document.embfile_count() or next(page.annots(types=[pymupdf.PDF_ANNOT_FILE_ATTACHMENT]), None):
         FidelityWarning.issue("attachments_dropped", "Files that are attached to the PDF are not in the result.")
-    if page.first_link:
+    if page.first_link and not keeps_links:
         FidelityWarning.issue("links_dropped", "Links of the PDF are not in the result.")
     if page.first_widget:
         FidelityWarning.issue("forms_dropped", "Form fields are drawn as they are, and cannot be filled in.")
