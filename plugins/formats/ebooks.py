@@ -147,11 +147,11 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
         return texts.text_document(chapters).encode()
 
     @conversion(fmt, BLOCKS, loss=Loss.STRUCTURE, isolated=True)
-    def read_blocks(data: bytes) -> Blocks:
+    def read_layout(data: bytes) -> Blocks:
         """The headings, paragraphs, lists, tables and pictures of the chapters."""
         return layout.read(books.open_chapters(data, fmt.name))
 
-    return [read] if fmt is EPUB else [read, read_text, read_blocks]
+    return [read] if fmt is EPUB else [read, read_text, read_layout]
 
 
 @conversion(EPUB, BLOCKS, loss=Loss.DETAIL, isolated=True)

@@ -109,9 +109,10 @@ class _Reader:
         )
 
     def _language(self) -> str:
-        if not self._document.is_pdf:
+        catalog = self._document.pdf_catalog()
+        if not catalog:  # no PDF, or a damaged one
             return ""
-        kind, value = self._document.xref_get_key(self._document.pdf_catalog(), "Lang")
+        kind, value = self._document.xref_get_key(catalog, "Lang")
         return value if kind == "string" else ""
 
     def _leave_out_repeated(self) -> None:
@@ -306,10 +307,12 @@ def _normal(text: str) -> str:
 
 
 def _words(page: pymupdf.Page, line: Line) -> list[Line]:
-    """The words of a line, each in the style in which the line begins."""
+    """The words of a line, each in the style in which the line begins. The line itself if it is not level."""
     left, top, right, bottom = line.box
     found = page.get_text("words", clip=(left - 1, top - 1, right + 1, bottom + 1))
-    inside = (one for one in found if top < (one[1] + one[3]) / 2 < bottom)
+    inside = [one for one in found if top < (one[1] + one[3]) / 2 < bottom]
+    if "".join(one[4] for one in inside) != "".join(line.text.split()):
+        return [line]
     return [Line(one[:4], (replace(line.runs[0], text=one[4]),), line.size) for one in inside]
 
 

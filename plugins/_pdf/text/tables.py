@@ -201,7 +201,9 @@ class _Grid:
                 right += 1
             below = row + 1
             while below < height and all(
-                (below, one) not in across and (one == column or (one, below) not in down)
+                (below, one) not in across
+                and (one == column or (one, below) not in down)
+                and areas[below * width + one] == below * width + one
                 for one in range(column, right)
             ):
                 below += 1
