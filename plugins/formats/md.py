@@ -31,7 +31,6 @@ from plugins.formats.html import HTML, PANGO
 
 with lazy_imports():
     import markdown_it
-    from markdown_it.token import Token
     from mdit_py_plugins import deflist, dollarmath, gfm
 
     from engine.mupdf import pymupdf
@@ -118,7 +117,7 @@ def to_html(data: bytes, *, encoding: Encoding | None = None) -> bytes:
     return f"<!DOCTYPE html>\n{page}\n".encode()
 
 
-def _warn_excess(text: str, tokens: Iterable[Token]) -> None:
+def _warn_excess(text: str, tokens: Iterable[markdown_it.token.Token]) -> None:
     """Issues a warning for cells beyond the columns of their table, which are not read."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     source = Counter[str]()
