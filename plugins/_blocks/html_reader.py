@@ -390,7 +390,8 @@ def _table(frame: _Frame) -> tuple[Block, ...]:
     in_head = [*takewhile(lambda row: row.section == "thead", rows)]
     heads = in_head or [*takewhile(lambda row: row.is_head, rows)]
     if not cells or _is_layout(frame, cells, has_heads=any(row.is_head for row in rows)):
-        return tuple(block for cell in cells for block in cell.blocks)
+        caption = [Paragraph(frame.caption)] if frame.caption else []
+        return (*caption, *(block for cell in cells for block in cell.blocks))
     header_rows = len(heads) if in_head or len(heads) < len(rows) else 0
     made = (
         tuple(replace(cell, rowspan=min(cell.rowspan, len(rows) - index)) for cell in row.cells)

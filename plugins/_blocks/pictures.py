@@ -45,8 +45,11 @@ def extension(media_type: str) -> str:
 def adapt(picture: Picture, held: Set[str]) -> Picture | None:
     """The picture as a target holds it: as PNG, if its media type is none of `held`.
 
-    Issues a warning and returns None for one that cannot be decoded, such as a metafile.
+    Issues a warning and returns None for one that cannot be decoded, such as a metafile. None for one that is
+    elsewhere, of which its reader has told.
     """
+    if picture.url:
+        return None
     if picture.media_type in held:
         return picture
     try:

@@ -22,6 +22,7 @@ from engine.blocks import (
     Run,
     Table,
 )
+from plugins._blocks.pandoc import PANDOC
 from plugins.formats import html, md
 from tests.support.results.conversions import codes, convert
 
@@ -112,6 +113,7 @@ CASES: dict[str, tuple[str, tuple[Block, ...]]] = {
     ),
     "text between cells": ("<table>a<tr>b<td>c<td>d</table>", (par("a"), par("b"), Table(((Cell("c"), Cell("d")),)))),
     "table for layout": ("<table><tr><td><h1>a</h1><td>b</table>", (Heading(1, (Run("a"),)), par("b"))),
+    "table without cells": ("<table><caption>a</table>", (par("a"),)),
     "alert": (
         '<div class="markdown-alert markdown-alert-tip"><p class="markdown-alert-title">Tip</p><p>a</p></div>',
         (Quote((par("a"),), "tip"),),
@@ -168,6 +170,12 @@ def test_pictures_come_from_the_archive_of_the_page() -> None:
         par(Run(picture=Picture(PNG, "image/png", "c")), Run(picture=Picture(b"", "", url="http://a.example/d.png"))),
     )
     assert b"![](http://a.example/d.png)" in md.write.run(document)
+
+
+@pytest.mark.skipif(not PANDOC.present, reason="Pandoc is not installed")
+def test_a_picture_that_is_elsewhere_is_told_once() -> None:
+    page = b"<!DOCTYPE html><p>a<img src=http://a.example/d.png alt=b>"
+    assert codes(convert(page, "epub")) == {"resource_not_loaded"}
 
 
 def test_xhtml_is_read_as_xml() -> None:
