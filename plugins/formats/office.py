@@ -113,7 +113,8 @@ _SHEETS = (
     (XLSX, Filter("Calc MS Excel 2007 XML", "xlsx")),
     (ODS, Filter("calc8", "ods")),
 )
-_SLIDES = ((PPTX, Filter("Impress MS PowerPoint 2007 XML", "pptx")), (ODP, Filter("impress8", "odp")))
+TO_PPTX = Filter("Impress MS PowerPoint 2007 XML", "pptx")
+_SLIDES = ((PPTX, TO_PPTX), (ODP, Filter("impress8", "odp")))
 
 
 def check_lengths(data: bytes) -> bytes:

@@ -422,7 +422,7 @@ def test_each_format_becomes_pages_images_and_text(source: str) -> None:
         ("odt", {"docx", "xlsx", "ods", "csv"}),
         ("xls", {"xlsx", "ods", "csv", "docx", "odt"}),
         ("csv", {"xlsx", "ods", "csv", "docx", "odt"}),
-        ("ppt", {"pptx", "odp"}),
+        ("ppt", {"pptx", "odp", "xlsx", "ods", "csv", "docx", "odt"}),
     ],
 )
 def test_files_of_office_are_written_from_others(source: str, expected: set[str]) -> None:
