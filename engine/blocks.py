@@ -9,7 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from engine.conversions import FidelityWarning
@@ -258,15 +259,19 @@ def warn_dropped_text(source: Counter[str], result: Counter[str]) -> None:
 def merged(runs: Iterable[Run]) -> tuple[Run, ...]:
     """The runs, with neighbors of the same style as one, and without empty ones."""
     joined: list[Run] = []
-    for run in runs:
-        if not (run.text or run.anchor or run.picture or run.formula or run.note):
-            continue
-        if joined and _style(joined[-1]) == _style(run) and joined[-1].text and run.text:
-            joined[-1] = replace(joined[-1], text=joined[-1].text + run.text)
-        else:
-            joined.append(run)
+    for _, group in groupby(filter(_is_filled, runs), key=_style):
+        first, *others = group
+        if not others:
+            joined.append(first)
+        elif first.text:
+            joined.append(replace(first, text="".join([first.text, *(run.text for run in others)])))
+        else:  # pictures, formulas and notes
+            joined += (first, *others)
     return tuple(joined)
 
 
-def _style(run: Run) -> tuple[object, ...]:
-    return tuple(getattr(run, one.name) for one in fields(run) if one.name != "text")
+def _is_filled(run: Run) -> bool:
+    return bool(run.text or run.anchor or run.picture or run.formula or run.note)
+
+
+_style = attrgetter(*(one.name for one in fields(Run) if one.name != "text"))

@@ -58,12 +58,16 @@ def prepare(archive: ZipFile, markup: Markup, *, comments: bool) -> Prepared:
             continue
         root = parts.parse(name)
         normalize(root, markup)
-        words += _lift_drawn_text(root, parts, name)
+        words.update(_lift_drawn_text(root, parts, name))
         if name != _COMMENTS or comments:
-            for paragraph in root.iter(f"{W}p"):
-                words += blocks.words(["".join(one.text or " " for one in paragraph.iter(*_TEXTS))])
+            words.update(blocks.words(_texts(root)))
         parts.contents[name] = etree.tostring(root, encoding="UTF-8", xml_declaration=True)
     return Prepared(parts.archive(), words, _properties(parts))
+
+
+def _texts(root: etree._Element) -> Iterator[str]:
+    for paragraph in root.iter(f"{W}p"):
+        yield "".join(one.text or " " for one in paragraph.iter(*_TEXTS))
 
 
 class _Parts:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -45,6 +45,7 @@ _STYLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "SmallCaps": {},
     }
 )
+_TEXTS = MappingProxyType({"Str": "", "Space": " ", "SoftBreak": " ", "LineBreak": "\n"})
 _QUOTES = MappingProxyType({"SingleQuote": "\u2018\u2019", "DoubleQuote": "\u201c\u201d"})
 _NUMBERS: Mapping[str, Literal["1", "a", "A", "i", "I"]] = MappingProxyType(
     {"LowerAlpha": "a", "UpperAlpha": "A", "LowerRoman": "i", "UpperRoman": "I"}
@@ -172,7 +173,13 @@ class Reader:
 
     def runs(self, nodes: Iterable[Node], style: Run = _PLAIN) -> tuple[Run, ...]:
         """The runs that inline nodes become, in the style of what they stand in."""
-        return merged(chain.from_iterable(self._inline(node, style) for node in nodes))
+        found: list[Run] = []
+        for is_text, group in groupby(nodes, key=lambda node: node["t"] in _TEXTS):
+            if is_text:
+                found.append(replace(style, text="".join(_TEXTS[node["t"]] or node["c"] for node in group)))
+            else:
+                found += chain.from_iterable(self._inline(node, style) for node in group)
+        return merged(found)
 
     def _inline(self, node: Node, style: Run) -> Iterable[Run]:
         kind = node["t"]
@@ -180,12 +187,6 @@ class Reader:
         if kind in _STYLES:
             return self.runs(content, replace(style, **_STYLES[kind]))
         match kind:
-            case "Str":
-                return [replace(style, text=content)]
-            case "Space" | "SoftBreak":
-                return [replace(style, text=" ")]
-            case "LineBreak":
-                return [replace(style, text="\n")]
             case "Code":
                 return [replace(style, text=content[1], code=True)]
             case "Math":
