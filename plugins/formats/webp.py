@@ -98,6 +98,8 @@ def encode(
         lossless=lossless,
         alpha_quality=alpha_quality,
         exact=lossless,  # also keeps the colors of transparent pixels
+        kmin=4,  # Frames after it, up to `kmax`, are encoded twice, as key frames, too.
+        kmax=0 if lossless else 5,  # Key frames remove what errors add up to; 0: there are none.
         icc_profile=frames[0].icc_profile,
         exif=raster.metadata.exif,
         xmp=raster.metadata.xmp,

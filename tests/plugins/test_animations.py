@@ -46,6 +46,20 @@ def _animation() -> list[Image.Image]:
 _DURATIONS = [100, 250, 80, 400]
 
 
+def test_frames_of_webp_without_loss_hold_only_what_changes() -> None:
+    first, *others = [photo((160, 120)) for _ in range(30)]
+    for index, frame in enumerate(others):
+        frame.putpixel((index, 9), (index, 0, 0))
+    animation = saved(first, "PNG", save_all=True, append_images=others)
+
+    still, moving = (convert(data, "webp", lossless=True).data for data in (saved(first, "PNG"), animation))
+
+    assert len(moving) < 1.5 * len(still)
+    with Image.open(BytesIO(moving)) as shown:
+        kept = [frame.convert("RGB").tobytes() for frame in ImageSequence.Iterator(shown)]
+    assert kept == [frame.tobytes() for frame in (first, *others)]
+
+
 @pytest.mark.parametrize("source", ["GIF", "WEBP", "PNG", "AVIF"])
 @pytest.mark.parametrize("target", ["gif", "webp", "png", "avif"])
 def test_animations_keep_frames_durations_and_loops(source: str, target: str) -> None:
