@@ -190,15 +190,18 @@ def _with_palettes(frames: list[Frame]) -> tuple[list[Frame], int]:
     masks = [_opaque(frame.image) for frame in frames]
     clears = any(after is not None and (before is None or (before & ~after).any()) for before, after in pairwise(masks))
     kept: list[tuple[Frame, _Indexed]] = []
-    for index, (frame, mask) in enumerate(zip(frames, masks, strict=True)):
+    before = None
+    for frame, mask in zip(frames, masks, strict=True):
         image = frame.image.convert("RGB")
+        pixels = _packed(image) if mask is None else _packed(image) * mask
         indexed = None
-        if index and not clears:
-            changed = _changed(frames[index - 1].image, masks[index - 1], image, mask)
+        if before is not None and not clears:
+            changed = (pixels != before) & (pixels > 0)
             if not changed.any():
                 kept[-1] = (replace(kept[-1][0], duration=kept[-1][0].duration + frame.duration), kept[-1][1])
                 continue
             indexed = _exact(image, changed)
+        before = pixels
         kept.append((frame, indexed or _exact(image, mask) or _reduced(image, mask, dither=False)))
     # Pillow takes opaque pixels for background if they have the color of the transparent ones.
     used = {color for _, indexed in kept for color in indexed.colors}
@@ -221,14 +224,9 @@ def _warn_thresholded() -> None:
     FidelityWarning.issue("alpha_thresholded", "Pixels of GIF are either transparent or opaque.")
 
 
-def _changed(
-    before: Image.Image, before_mask: NDArray[np.bool_] | None, after: Image.Image, mask: NDArray[np.bool_] | None
-) -> NDArray[np.bool_]:
-    """Where `after` is opaque and shows something else than `before`."""
-    changed: NDArray[np.bool_] = (np.asarray(before.convert("RGB")) != np.asarray(after.convert("RGB"))).any(axis=-1)
-    if before_mask is not None:
-        changed |= ~before_mask
-    return changed if mask is None else changed & mask
+def _packed(image: Image.Image) -> NDArray[np.uint32]:
+    """The pixels of an RGB image as a number above 0 each."""
+    return np.asarray(image.convert("RGBX")).view(np.uint32)[..., 0]
 
 
 @dataclass
@@ -282,7 +280,8 @@ def _reduced(image: Image.Image, mask: NDArray[np.bool_] | None, *, dither: bool
 
 def _strip(image: Image.Image, mask: NDArray[np.bool_]) -> Image.Image:
     """The pixels inside the mask as an image of one row; a black pixel if there are none."""
-    return Image.fromarray(np.asarray(image)[mask][None]) if mask.any() else Image.new("RGB", (1, 1))
+    pixels = _packed(image)[mask] if mask.any() else np.zeros(1, np.uint32)
+    return Image.frombytes("RGB", (pixels.size, 1), pixels.tobytes(), "raw", "RGBX")
 
 
 def _place(indexes: NDArray[np.uint8], colors: list[int], size: Size, mask: NDArray[np.bool_] | None) -> _Indexed:
