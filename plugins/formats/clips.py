@@ -280,8 +280,7 @@ def _image(decoded: av.VideoFrame, clip: _Clip) -> Image.Image:
     width, height = clip.size if clip.rotation in (0, 180) else clip.size[::-1]
     named = decoded.colorspace not in (0, _UNSPECIFIED)
     matrix = decoded.colorspace if named else _BT709 if decoded.height >= _HD else _BT601
-    pixels = decoded.reformat(width, height, _SAMPLES[clip.mode], src_colorspace=matrix).to_ndarray()
-    image = Image.fromarray(pixels)
+    image = Image.fromarray(decoded.reformat(width, height, _SAMPLES[clip.mode], src_colorspace=matrix).to_ndarray())
     return image.transpose(_TURNS[clip.rotation]) if clip.rotation in _TURNS else image
 
 
@@ -312,11 +311,10 @@ def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], in
             elapsed = 0.0
             durations: dict[int, int] = {}  # in milliseconds, by the time at which a frame begins
             for frame in raster.frames:
-                pixels = np.asarray(frame.image)
                 if stream is None:
                     stream = container.add_stream(codec, options={**options, "crf": str(crf(quality))})
                     _describe(stream, frame.size)
-                converted = av.VideoFrame.from_ndarray(pixels, "rgb24")
+                converted = av.VideoFrame.from_ndarray(np.asarray(frame.image), "rgb24")
                 converted = converted.reformat(format=stream.pix_fmt, dst_colorspace=_BT709)
                 converted.pts = round(elapsed)
                 converted.time_base = _MILLISECOND

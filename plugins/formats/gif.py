@@ -68,6 +68,7 @@ _DISPOSALS = (0, 0, 1, 2, 2, 0, 0, 0)  # Pillow's by the number in a file; brows
 # Disposal methods: keep the frame, or clear to transparency.
 _KEEP = 1
 _CLEAR = 2
+_SPARSE = 0.5  # the share of changed pixels up to which only they are reduced; among more, gaps compress badly
 _UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten
 _SHORTEST = 2  # units of a frame that browsers play in time
 _TOLERANCE = 0.01  # milliseconds; sources store fractions
@@ -194,15 +195,15 @@ def _with_palettes(frames: list[Frame]) -> tuple[list[Frame], int]:
     for frame, mask in zip(frames, masks, strict=True):
         image = frame.image.convert("RGB")
         pixels = _packed(image) if mask is None else _packed(image) * mask
-        indexed = None
+        shown = mask
         if before is not None and not clears:
-            changed = (pixels != before) & (pixels > 0)
-            if not changed.any():
+            shown = (pixels != before) & (pixels > 0)
+            if not shown.any():
                 kept[-1] = (replace(kept[-1][0], duration=kept[-1][0].duration + frame.duration), kept[-1][1])
                 continue
-            indexed = _exact(image, changed)
         before = pixels
-        kept.append((frame, indexed or _exact(image, mask) or _reduced(image, mask, dither=False)))
+        reduced = shown if shown is not None and shown.mean() <= _SPARSE else mask
+        kept.append((frame, _exact(image, shown) or _exact(image, mask) or _reduced(image, reduced, dither=False)))
     # Pillow takes opaque pixels for background if they have the color of the transparent ones.
     used = {color for _, indexed in kept for color in indexed.colors}
     spare = next(color for color in count() if color not in used)

@@ -46,6 +46,20 @@ def _animation() -> list[Image.Image]:
 _DURATIONS = [100, 250, 80, 400]
 
 
+def test_pixels_of_gif_that_stay_are_not_reduced_again() -> None:
+    first = photo((64, 48))
+    second = first.copy()
+    second.paste(first.rotate(180).crop((0, 0, 24, 24)), (9, 9))
+
+    result = convert(saved(first, "PNG", save_all=True, append_images=[second]), "gif")
+
+    before, after = (np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(opened(result.data)))
+    changed = (before != after).any(axis=-1)
+    assert codes(result) == {"colors_reduced"}
+    assert changed[9:33, 9:33].mean() > 0.9
+    assert changed.sum() == changed[9:33, 9:33].sum()
+
+
 def test_frames_of_webp_without_loss_hold_only_what_changes() -> None:
     first, *others = [photo((160, 120)) for _ in range(30)]
     for index, frame in enumerate(others):
