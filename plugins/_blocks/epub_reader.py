@@ -72,7 +72,7 @@ def _chapters(package: Any, path: str) -> Iterator[str]:
         if one.get("media-type") in _PAGES
     }
     order = [one.get("idref") for one in package.iter("{*}itemref")]
-    yield from (files[one] for one in order or files if one in files)
+    yield from dict.fromkeys(files[one] for one in order or files if one in files)
 
 
 def _chapter(page: Any, name: str, chapters: dict[str, bytes]) -> Any:

@@ -7,6 +7,7 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
@@ -113,7 +114,7 @@ class Reader:
 
     def __init__(self, find_picture: FindPicture) -> None:
         self.not_loaded: dict[str, None] = {}
-        self._find_picture = find_picture
+        self._find_picture = cache(find_picture)  # a page can show one many times
         self._base = ""
         self._notes: dict[str, tuple[Block, ...]] = {}
         self._targets: frozenset[str] = frozenset()

@@ -18,6 +18,7 @@ MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
 _MAX_DIGITS = 9  # in the value of such an attribute
 _MAX_DECLARATIONS = 1_000  # limit of declarations before the root element
+_MAX_SIZE = 64 << 20  # bytes
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
@@ -101,8 +102,11 @@ def encoding(markup: bytes) -> str | None:
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> frozenset[str]:
     """What HTML has that only browsers draw.
 
-    Raises TooLarge if it has more than `most` elements and columns, or if they are nested too deeply.
+    Raises TooLarge if it has more than `most` elements and columns, if they are nested too deeply, or above 64 MiB.
     """
+    if len(markup) > _MAX_SIZE:
+        details = {"max_unpacked_size": _MAX_SIZE}
+        raise TooLarge(f"The file has more than {_MAX_SIZE} bytes of markup.", reason="bytes", details=details)
     parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)
     undrawn: frozenset[str] = parser.close()

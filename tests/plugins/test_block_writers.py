@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lxml import html as lxml_html
 from mdit_py_plugins import deflist, dollarmath, gfm
 
-from engine import AnyConversion, Blocks, FidelityWarning
+from engine import AnyConversion, Blocks, FidelityWarning, TooLarge
 from engine.blocks import (
     Block,
     Break,
@@ -219,6 +219,11 @@ def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
         text = step.run(Blocks((par(Run(picture=PICTURE)),)), images="drop")
     assert len(caught) == 1
     assert b"YWJj" not in text
+
+
+def test_pictures_in_a_text_have_a_limit() -> None:
+    with pytest.raises(TooLarge, match="pictures"):
+        html.write.run(Blocks((par(Run(picture=Picture(bytes((256 << 20) + 1), "image/png"))),)))
 
 
 def test_drawings_are_pixels_in_markdown() -> None:

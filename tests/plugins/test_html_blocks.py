@@ -21,6 +21,7 @@ from engine.blocks import (
     Quote,
     Run,
     Table,
+    runs_of,
 )
 from plugins._blocks.pandoc import PANDOC
 from plugins.formats import html, md
@@ -215,10 +216,17 @@ def test_hostile_pages_keep_their_text(name: str) -> None:
         assert "text_dropped" not in codes(convert(data, target))
 
 
-@pytest.mark.parametrize("body", ["<i>" * 3000, "<p>a" * 400_001], ids=["deep", "many"])
+@pytest.mark.parametrize(
+    "body", ["<i>" * 3000, "<table><tr><td colspan=400001>a", " " * (64 << 20)], ids=["deep", "many", "large"]
+)
 def test_limits_of_pages(body: str) -> None:
     with pytest.raises(TooLarge):
         read(body)
+
+
+def test_a_picture_that_is_shown_many_times_is_read_once() -> None:
+    document = html.read_blocks.run(zipped({"index.html": b"<img src=a.png>" * 9, "a.png": PNG}))
+    assert len({id(run.picture.data) for run in runs_of(document.content) if run.picture}) == 1
 
 
 @pytest.mark.parametrize("data", [b"<!DOCTYPE html>", zipped({"index.html": b""})], ids=["page", "archive"])
