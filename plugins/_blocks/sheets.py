@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import chain
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import IO, Any
 
 import xlsxwriter
 from lxml import etree
 
 from engine import Blocks, CorruptInput, FidelityWarning, InvalidOption, TooLarge, blocks
-from engine.blocks import Cell, Table, Value
+from engine.blocks import Cell, Paragraph, Run, Table, Value, merged
 
 _ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _TABLE = _ODF % "table"
@@ -26,6 +27,7 @@ _STYLE = _ODF % "style"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
 _NUMBERS = ("float", "percentage", "currency")
+_TRUTHS = MappingProxyType({"TRUE": True, "FALSE": False})
 _MIDNIGHT = "T00:00:00"
 _MAX_CELLS = 10_000_000
 _MAX_ROWS = 1_048_576  # of a sheet, in Excel
@@ -41,13 +43,14 @@ _MAX_LINK = 2_079  # characters, in Excel
 _NAMED = 3  # sheets in a warning
 
 
-def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = False) -> Blocks:
+def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = False, comments: bool = False) -> Blocks:
     """A table for each sheet of `content.xml`, or for one by its number from 1, or its name.
 
-    Cells show what the sheet shows, but dates are in ISO 8601; with `raw`, numbers have all of their digits.
+    Cells show what the sheet shows, but dates are in ISO 8601; with `raw`, numbers have all of their digits. With
+    `comments`, those of cells are notes.
     Raises CorruptInput, TooLarge above 10 million cells, and InvalidOption for a sheet that is missing.
     """
-    reader = _Reader(raw=raw)
+    reader = _Reader(raw=raw, comments=comments)
     try:
         tables = [*reader.tables(content)]
     except etree.XMLSyntaxError as error:
@@ -84,10 +87,11 @@ class _Reader:
     `hidden` are the names of those that are not shown, `dropped` the words of shapes, such as boxes of text.
     """
 
-    def __init__(self, *, raw: bool) -> None:
+    def __init__(self, *, raw: bool, comments: bool) -> None:
         self.hidden: set[str] = set()
         self.dropped: Counter[str] = Counter()
         self._raw = raw
+        self._comments = comments
         self._cells = 0
 
     def tables(self, content: IO[bytes]) -> Iterator[Table]:
@@ -151,11 +155,15 @@ class _Reader:
         kind = element.get(f"{_OFFICE}value-type")
         value = _value(element, kind)
         shown = "\n".join(_shown(one) for one in element.iterchildren(f"{_TEXT}p"))
-        if kind == "date" or (self._raw and kind is not None and kind != "string") or not shown:
-            shown = "" if value is None else str(value)
+        if shown in _TRUTHS and value in (False, True):
+            value = _TRUTHS[shown]  # LibreOffice has the numbers 0 and 1 of XLSX
+        elif value is not None and (kind == "date" or self._raw or not shown):
+            shown = str(value).upper() if isinstance(value, bool) else str(value)
         link = next((one.get(_HREF, "") for one in element.iter(f"{_TEXT}a")), "")
+        said = [_shown(one) for one in element.iterfind(f"{_OFFICE}annotation/{_TEXT}p")] if self._comments else []
+        note = tuple(Paragraph((Run(text),)) for text in said if text)
         return Cell(
-            shown,
+            (Paragraph(merged((Run(shown, link=link), Run(note=note, comment=True)))),) if note else shown,
             colspan=int(element.get(f"{_TABLE}number-columns-spanned", "1")),
             rowspan=int(element.get(f"{_TABLE}number-rows-spanned", "1")),
             value=value,
@@ -164,7 +172,7 @@ class _Reader:
 
 
 def _value(element: etree._Element, kind: str | None) -> Value:
-    """The number, truth value or date that a cell holds; None for text."""
+    """The number, truth value or date that a cell holds; None for text and times."""
     if kind in _NUMBERS:
         number = float(element.get(f"{_OFFICE}value", "0"))
         return int(number) if number.is_integer() and abs(number) < 10**_MAX_DIGITS else number

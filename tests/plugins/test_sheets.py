@@ -23,6 +23,15 @@ _WIDE = (
     '<table:table-cell table:number-columns-spanned="2" office:value-type="string"><text:p>wide</text:p>'
     "</table:table-cell><table:covered-table-cell/>"
 )
+_KINDS = (
+    '<table:table-row><table:table-cell office:value-type="float" office:value="1"><text:p>TRUE</text:p>'
+    '</table:table-cell><table:table-cell office:value-type="boolean" office:boolean-value="false"/>'
+    '<table:table-cell office:value-type="time" office:time-value="PT42H00M00S"><text:p>42:00</text:p>'
+    '</table:table-cell><table:table-cell office:value-type="percentage" office:value="0.125"><text:p>12.5%</text:p>'
+    '</table:table-cell><table:table-cell office:value-type="string" office:string-value=""><text:p>#DIV/0!</text:p>'
+    "</table:table-cell><table:table-cell><office:annotation><text:p>remark</text:p></office:annotation>"
+    "<text:p>cell</text:p></table:table-cell></table:table-row>"
+)
 _ROWS = (
     f"<table:table-row>{_DATE}</table:table-cell>{_SUM}</table:table-cell></table:table-row>"
     f'<table:table-row table:number-rows-repeated="2"/><table:table-row>{_WIDE}</table:table-row>'
@@ -54,6 +63,26 @@ def _cells(xlsx: bytes) -> str:
 )
 def test_dates_are_in_iso_and_rows_complete(options: dict[str, Any], expected: str) -> None:
     assert convert(_workbook(_sheet("One")), "csv", **options).data.decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "TRUE,FALSE,42:00,12.5%,#DIV/0!,cell\n"),
+        ({"values": "raw"}, "TRUE,FALSE,42:00,0.125,#DIV/0!,cell\n"),
+    ],
+)
+def test_truth_values_times_and_errors_are_as_shown(options: dict[str, Any], expected: str) -> None:
+    data = _workbook(_sheet("One", _KINDS))
+    assert convert(data, "csv", **options).data.decode() == expected
+    row = json.loads(convert(data, "json", **options).data)["sheets"][0]["rows"][0]
+    assert row == [True, False, "42:00", 0.125, "#DIV/0!", "cell"]
+
+
+def test_comments_are_notes() -> None:
+    result = convert(_workbook(_sheet("One", _KINDS)), "md", comments=True).data.decode()
+    assert "cell[^1] |" in result
+    assert result.endswith("[^1]: remark\n")
 
 
 def test_json_has_the_values_of_all_sheets() -> None:
