@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from itertools import chain
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ import xlsxwriter
 from lxml import etree
 
 from engine import Blocks, CorruptInput, FidelityWarning, InvalidOption, TooLarge, blocks
-from engine.blocks import Cell, Paragraph, Run, Table, Value, merged
+from engine.blocks import Block, Cell, Paragraph, Run, Table, Value, merged
 
 _ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _TABLE = _ODF % "table"
@@ -194,12 +194,25 @@ def _shown(paragraph: etree._Element) -> str:
 
 def tables_of(document: Blocks) -> list[Table]:
     """All tables of a document. Issues a warning for the words that are in none of them."""
-    tables = [block for block in blocks.walk(document.content) if isinstance(block, Table)]
+    tables = [*_tables(document.content)]
     outside = [block for block in document.content if not isinstance(block, Table)]
     if outside:
         kept = blocks.words(blocks.plain_texts(tables))
         blocks.warn_dropped_text(blocks.words(blocks.plain_texts(document.content)), kept)
     return tables
+
+
+def _tables(content: Iterable[Block]) -> Iterator[Table]:
+    """Yields the tables in the blocks, and those in their cells. It does not visit cells with plain text."""
+    for block in content:
+        for run in blocks.own_runs(block):
+            yield from _tables(run.note)
+        if isinstance(block, Table):
+            yield block
+            contents = (cell.content for row in block.rows for cell in row if not isinstance(cell.content, str))
+            yield from _tables(chain.from_iterable(contents))
+        else:
+            yield from _tables(blocks.children(block))
 
 
 def write(document: Blocks) -> bytes:
@@ -261,11 +274,12 @@ class _Writer:
         if isinstance(value, bool):
             sheet.write_boolean(row, column, value)
         elif isinstance(value, int | float):
-            decimals = len(cell.text.partition(".")[2]) if _NUMBER.fullmatch(cell.text) else 0
+            text = cell.text
+            decimals = len(text.partition(".")[2]) if "." in text and _NUMBER.fullmatch(text) else 0
             sheet.write_number(row, column, value, self._format(decimals))
         elif value:
             self.shortened += len(value) > _MAX_TEXT
-            link = _IN_WORKBOOK.sub(r"internal:'\1'!\2", cell.link)
+            link = cell.link and _IN_WORKBOOK.sub(r"internal:'\1'!\2", cell.link)
             if link.startswith(_LINKS) and len(link) <= _MAX_LINK:
                 sheet.write_url(row, column, link, string=value[:_MAX_TEXT])
             else:
