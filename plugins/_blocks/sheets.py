@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import chain
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from typing import IO, Any
 
 import xlsxwriter
 from lxml import etree
+from xlsxwriter.exceptions import OverlappingRange
 
 from engine import Blocks, CorruptInput, FidelityWarning, InvalidOption, TooLarge, blocks
 from engine.blocks import Block, Cell, Paragraph, Run, Table, Value, merged
@@ -33,6 +35,7 @@ _MAX_CELLS = 10_000_000
 _MAX_ROWS = 1_048_576  # of a sheet, in Excel
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # characters in a cell of Excel
+_MAX_BLANKS = 1_000  # that one element stands for
 _MAX_NAME = 31  # characters in the name of a sheet
 _NO_NAME = re.compile(r"[\[\]:*?/\\\x00-\x1f]|^'|'$")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
@@ -111,7 +114,7 @@ class _Reader:
                 row = self._row(element)
                 times = int(element.get(f"{_TABLE}number-rows-repeated", "1"))
                 if row:
-                    self._count(blank + times * len(row))
+                    self._count(blank + times * sum(cell.colspan for cell in row))
                     rows += [*[()] * blank, *[row] * times]
                 blank = 0 if row else blank + times
             elif next(element.iterancestors(f"{_TABLE}table"), None) is None:
@@ -187,7 +190,8 @@ def _shown(paragraph: etree._Element) -> str:
     """The text of a paragraph of a cell."""
     texts = [paragraph.text or ""]
     for child in paragraph.iterdescendants():
-        blank = " " * int(child.get(f"{_TEXT}c", "1")) if child.tag == f"{_TEXT}s" else " " * (child.tag in _BLANKS)
+        count = min(int(child.get(f"{_TEXT}c", "1")), _MAX_BLANKS) if child.tag == f"{_TEXT}s" else 1
+        blank = " " * count * (child.tag in _BLANKS)
         texts += [child.text or "", blank, child.tail or ""]
     return "".join(texts)
 
@@ -252,7 +256,9 @@ class _Writer:
             for column, cell in enumerate(cells):
                 if cell is not None:
                     if _is_merged(cell):
-                        sheet.merge_range(row, column, row + cell.rowspan - 1, column + cell.colspan - 1, "")
+                        last = min(row + cell.rowspan, len(table.rows)) - 1
+                        with suppress(OverlappingRange):  # of cells that cover others twice
+                            sheet.merge_range(row, column, last, column + cell.colspan - 1, "")
                     self._write_cell(sheet, row, column, cell)
 
     def _name(self, table: Table, number: int) -> str:

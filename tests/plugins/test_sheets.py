@@ -111,8 +111,9 @@ def test_the_words_of_shapes_are_told() -> None:
     assert codes(result) == {"text_dropped"}
 
 
-def test_too_many_cells_are_refused() -> None:
-    cell = '<table:table-cell table:number-columns-repeated="16384"><text:p>a</text:p></table:table-cell>'
+@pytest.mark.parametrize("attribute", ["number-columns-repeated", "number-columns-spanned"])
+def test_too_many_cells_are_refused(attribute: str) -> None:
+    cell = f'<table:table-cell table:{attribute}="16384"><text:p>a</text:p></table:table-cell>'
     row = f'<table:table-row table:number-rows-repeated="1048576">{cell}</table:table-row>'
     with pytest.raises(TooLarge):
         convert(_workbook(_sheet("One", row)), "csv")
@@ -133,12 +134,23 @@ def test_numbers_that_a_sheet_cannot_hold_are_text_and_told() -> None:
     assert codes(result) == {"values_changed"}
 
 
+def test_cells_that_cover_too_much_are_written() -> None:
+    rows = [(Cell("a"), Cell("b", rowspan=99)), (Cell("c", colspan=2), Cell("d"))]
+    cells = _cells(sheets.write(Blocks((Table(rows),))))
+    assert '<mergeCell ref="B1:B2"/>' in cells
+    assert all(f">{text}<" in cells for text in "abcd")
+
+
+def test_long_fields_of_csv_are_read() -> None:
+    assert convert(b"a,%s\n" % (b"b" * 200_000), "csv", "a.csv").data == b"a,%s\n" % (b"b" * 200_000)
+
+
 def test_json_becomes_a_table() -> None:
     data = json.dumps([{"name": "a", "size": 1}, {"name": "b", "more": [1]}]).encode()
     assert convert(data, "csv", "a.json").data.decode() == "name,size,more\na,1,\nb,,[1]\n"
 
 
-@pytest.mark.parametrize("data", [b"{", b'{"a": 1}', b"[1]", b"[" * 100_000, b'{"sheets": [1]}'])
+@pytest.mark.parametrize("data", [b"{", b'{"a": 1}', b"[1]", b"[" * 100_000, b'{"sheets": [1]}', b'[["\\ud800"]]'])
 def test_other_json_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptInput):
         convert(data, "csv", "a.json")
