@@ -203,6 +203,7 @@ Sanitize: TypeAlias = Annotated[
     bool,
     Field(description="Removes scripts, embedded programs and other active content from the PDF. Links stay."),
 ]
+Comments: TypeAlias = Annotated[bool, Field(description="Whether comments become notes.")]
 Password: TypeAlias = Annotated[
     str,
     Field(

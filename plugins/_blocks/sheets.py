@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import chain
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import IO, Any
 
 import xlsxwriter
 from lxml import etree
+from xlsxwriter.exceptions import OverlappingRange
 
 from engine import Blocks, CorruptInput, FidelityWarning, InvalidOption, TooLarge, blocks
-from engine.blocks import Cell, Table, Value
+from engine.blocks import Block, Cell, Paragraph, Run, Table, Value, merged
 
 _ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _TABLE = _ODF % "table"
@@ -26,11 +29,13 @@ _STYLE = _ODF % "style"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
 _NUMBERS = ("float", "percentage", "currency")
+_TRUTHS = MappingProxyType({"TRUE": True, "FALSE": False})
 _MIDNIGHT = "T00:00:00"
 _MAX_CELLS = 10_000_000
 _MAX_ROWS = 1_048_576  # of a sheet, in Excel
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # characters in a cell of Excel
+_MAX_BLANKS = 1_000  # that one element stands for
 _MAX_NAME = 31  # characters in the name of a sheet
 _NO_NAME = re.compile(r"[\[\]:*?/\\\x00-\x1f]|^'|'$")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
@@ -41,13 +46,14 @@ _MAX_LINK = 2_079  # characters, in Excel
 _NAMED = 3  # sheets in a warning
 
 
-def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = False) -> Blocks:
+def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = False, comments: bool = False) -> Blocks:
     """A table for each sheet of `content.xml`, or for one by its number from 1, or its name.
 
-    Cells show what the sheet shows, but dates are in ISO 8601; with `raw`, numbers have all of their digits.
+    Cells show what the sheet shows, but dates are in ISO 8601; with `raw`, numbers have all of their digits. With
+    `comments`, those of cells are notes.
     Raises CorruptInput, TooLarge above 10 million cells, and InvalidOption for a sheet that is missing.
     """
-    reader = _Reader(raw=raw)
+    reader = _Reader(raw=raw, comments=comments)
     try:
         tables = [*reader.tables(content)]
     except etree.XMLSyntaxError as error:
@@ -84,10 +90,11 @@ class _Reader:
     `hidden` are the names of those that are not shown, `dropped` the words of shapes, such as boxes of text.
     """
 
-    def __init__(self, *, raw: bool) -> None:
+    def __init__(self, *, raw: bool, comments: bool) -> None:
         self.hidden: set[str] = set()
         self.dropped: Counter[str] = Counter()
         self._raw = raw
+        self._comments = comments
         self._cells = 0
 
     def tables(self, content: IO[bytes]) -> Iterator[Table]:
@@ -107,7 +114,7 @@ class _Reader:
                 row = self._row(element)
                 times = int(element.get(f"{_TABLE}number-rows-repeated", "1"))
                 if row:
-                    self._count(blank + times * len(row))
+                    self._count(blank + times * sum(cell.colspan for cell in row))
                     rows += [*[()] * blank, *[row] * times]
                 blank = 0 if row else blank + times
             elif next(element.iterancestors(f"{_TABLE}table"), None) is None:
@@ -151,11 +158,15 @@ class _Reader:
         kind = element.get(f"{_OFFICE}value-type")
         value = _value(element, kind)
         shown = "\n".join(_shown(one) for one in element.iterchildren(f"{_TEXT}p"))
-        if kind == "date" or (self._raw and kind is not None and kind != "string") or not shown:
-            shown = "" if value is None else str(value)
+        if shown in _TRUTHS and value in (False, True):
+            value = _TRUTHS[shown]  # LibreOffice has the numbers 0 and 1 of XLSX
+        elif value is not None and (kind == "date" or self._raw or not shown):
+            shown = str(value).upper() if isinstance(value, bool) else str(value)
         link = next((one.get(_HREF, "") for one in element.iter(f"{_TEXT}a")), "")
+        said = [_shown(one) for one in element.iterfind(f"{_OFFICE}annotation/{_TEXT}p")] if self._comments else []
+        note = tuple(Paragraph((Run(text),)) for text in said if text)
         return Cell(
-            shown,
+            (Paragraph(merged((Run(shown, link=link), Run(note=note, comment=True)))),) if note else shown,
             colspan=int(element.get(f"{_TABLE}number-columns-spanned", "1")),
             rowspan=int(element.get(f"{_TABLE}number-rows-spanned", "1")),
             value=value,
@@ -164,7 +175,7 @@ class _Reader:
 
 
 def _value(element: etree._Element, kind: str | None) -> Value:
-    """The number, truth value or date that a cell holds; None for text."""
+    """The number, truth value or date that a cell holds; None for text and times."""
     if kind in _NUMBERS:
         number = float(element.get(f"{_OFFICE}value", "0"))
         return int(number) if number.is_integer() and abs(number) < 10**_MAX_DIGITS else number
@@ -179,19 +190,33 @@ def _shown(paragraph: etree._Element) -> str:
     """The text of a paragraph of a cell."""
     texts = [paragraph.text or ""]
     for child in paragraph.iterdescendants():
-        blank = " " * int(child.get(f"{_TEXT}c", "1")) if child.tag == f"{_TEXT}s" else " " * (child.tag in _BLANKS)
+        count = min(int(child.get(f"{_TEXT}c", "1")), _MAX_BLANKS) if child.tag == f"{_TEXT}s" else 1
+        blank = " " * count * (child.tag in _BLANKS)
         texts += [child.text or "", blank, child.tail or ""]
     return "".join(texts)
 
 
 def tables_of(document: Blocks) -> list[Table]:
     """All tables of a document. Issues a warning for the words that are in none of them."""
-    tables = [block for block in blocks.walk(document.content) if isinstance(block, Table)]
+    tables = [*_tables(document.content)]
     outside = [block for block in document.content if not isinstance(block, Table)]
     if outside:
         kept = blocks.words(blocks.plain_texts(tables))
         blocks.warn_dropped_text(blocks.words(blocks.plain_texts(document.content)), kept)
     return tables
+
+
+def _tables(content: Iterable[Block]) -> Iterator[Table]:
+    """Yields the tables in the blocks, and those in their cells. It does not visit cells with plain text."""
+    for block in content:
+        for run in blocks.own_runs(block):
+            yield from _tables(run.note)
+        if isinstance(block, Table):
+            yield block
+            contents = (cell.content for row in block.rows for cell in row if not isinstance(cell.content, str))
+            yield from _tables(chain.from_iterable(contents))
+        else:
+            yield from _tables(blocks.children(block))
 
 
 def write(document: Blocks) -> bytes:
@@ -231,7 +256,9 @@ class _Writer:
             for column, cell in enumerate(cells):
                 if cell is not None:
                     if _is_merged(cell):
-                        sheet.merge_range(row, column, row + cell.rowspan - 1, column + cell.colspan - 1, "")
+                        last = min(row + cell.rowspan, len(table.rows)) - 1
+                        with suppress(OverlappingRange):  # of cells that cover others twice
+                            sheet.merge_range(row, column, last, column + cell.colspan - 1, "")
                     self._write_cell(sheet, row, column, cell)
 
     def _name(self, table: Table, number: int) -> str:
@@ -253,11 +280,12 @@ class _Writer:
         if isinstance(value, bool):
             sheet.write_boolean(row, column, value)
         elif isinstance(value, int | float):
-            decimals = len(cell.text.partition(".")[2]) if _NUMBER.fullmatch(cell.text) else 0
+            text = cell.text
+            decimals = len(text.partition(".")[2]) if "." in text and _NUMBER.fullmatch(text) else 0
             sheet.write_number(row, column, value, self._format(decimals))
         elif value:
             self.shortened += len(value) > _MAX_TEXT
-            link = _IN_WORKBOOK.sub(r"internal:'\1'!\2", cell.link)
+            link = cell.link and _IN_WORKBOOK.sub(r"internal:'\1'!\2", cell.link)
             if link.startswith(_LINKS) and len(link) <= _MAX_LINK:
                 sheet.write_url(row, column, link, string=value[:_MAX_TEXT])
             else:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engine import CorruptInput, InvalidOption, Requirement, StepFailed, WorkerCrashed
+from engine import CorruptInput, Requirement, StepFailed, WorkerCrashed
 from plugins import _programs
 
 _SOFFICE = _programs.find("soffice")
@@ -63,26 +63,22 @@ Sub Main
   settings = provider.createInstanceWithArguments("com.sun.star.configuration.ConfigurationUpdateAccess", node())
   settings.replaceByName("ooSetupSystemLocale", "")
   settings.commitChanges()
-  Dim reading(5) As New com.sun.star.beans.PropertyValue
+  Dim reading(4) As New com.sun.star.beans.PropertyValue
   reading(0).Name = "Hidden"
   reading(0).Value = True
   reading(1).Name = "MacroExecutionMode"
   reading(1).Value = 0
   reading(2).Name = "UpdateDocMode"
   reading(2).Value = 0
-  reading(3).Name = "FilterOptions"
-  reading(3).Value = Environ("READING")
-  reading(5).Name = "FilterName"
-  reading(5).Value = Environ("READER")
+  reading(3).Name = "FilterName"
+  reading(3).Value = Environ("READER")
   If Environ("PASSWORD") &lt;&gt; "" Then
     reading(4).Name = "Password"
     reading(4).Value = Environ("PASSWORD")
   End If
-  Dim writing(1) As New com.sun.star.beans.PropertyValue
+  Dim writing(0) As New com.sun.star.beans.PropertyValue
   writing(0).Name = "FilterName"
   writing(0).Value = Environ("FILTER")
-  writing(1).Name = "FilterOptions"
-  writing(1).Value = Environ("WRITING")
   document = StarDesktop.loadComponentFromURL(Environ("SOURCE"), "_blank", 0, reading())
   If Environ("PAPER") &lt;&gt; "" Then
     sides = Split(Environ("PAPER"), " ")
@@ -106,15 +102,10 @@ Sub Main
       End If
     Next
   End If
-  If document.supportsService("com.sun.star.sheet.SpreadsheetDocument") Then
-    Open Environ("SHEETS") For Output As #1
-    Print #1, document.Sheets.Count
-    Close #1
+  If Environ("FILTER") = "calc_pdf_Export" Then
     For index = 0 To document.Sheets.Count - 1
       cells = document.Sheets(index).queryContentCells(19)
-      If cells.Count &gt; 0 And Environ("FILTER") = "calc_pdf_Export" Then cells.ShrinkToFit = True
-      cells = document.Sheets(index).queryContentCells(1)
-      If cells.Count &gt; 0 And Environ("RAW") &lt;&gt; "" Then cells.NumberFormat = 0
+      If cells.Count &gt; 0 Then cells.ShrinkToFit = True
     Next
   End If
   document.storeToURL(Environ("RESULT"), writing())
@@ -145,28 +136,22 @@ _FAMILY = re.compile(r'^(Match P|P)attern has.*\n\tfamily: "([^"]+)"', re.MULTIL
 
 
 class Filter(NamedTuple):
-    """A filter of LibreOffice that writes files with this extension, and the options of reading and writing.
+    """A filter of LibreOffice that writes files with this extension.
 
-    `sheet` is the number of the sheet for a format that holds only one; otherwise 0. `raw`: numbers have no format.
     `paper` changes the pages: their shorter and longer side, whether they are wide (`1` or `0`), and their margin, in
     hundredths of a millimeter; `-` leaves what the document has.
     """
 
     name: str
     extension: str = "pdf"
-    reading: str = ""
-    writing: str = ""
-    sheet: int = 0
-    raw: bool = False
     paper: str = ""
 
 
 class Written(NamedTuple):
-    """A file that LibreOffice has written, the fonts that it replaced, by their names, and the number of sheets."""
+    """A file that LibreOffice has written, and the fonts that it replaced, by their names."""
 
     data: bytes
     substituted: Mapping[str, str]
-    sheets: int | None
 
 
 def convert(
@@ -199,29 +184,20 @@ def _try(data: bytes, extension: str, filter_: Filter, password: str | None, fon
         variables = {
             "SOURCE": source.as_uri(),
             "RESULT": (folder / f"result.{filter_.extension}").as_uri(),
-            "SHEETS": str(folder / "sheets"),
             "FILTER": filter_.name,
             "READER": "MS Excel 97" if extension == "xls" else "",  # by itself, it reads a damaged file as text
-            "READING": filter_.reading,
-            "WRITING": filter_.writing,
-            "RAW": "1" if filter_.raw else "",
             "PAPER": filter_.paper,
             "PASSWORD": password or "",
         }
         status, messages = _run(folder, variables)
-        sheets = folder / "sheets"
-        count = int(sheets.read_text()) if sheets.exists() else None
-        if count is not None and filter_.sheet > count:
-            message = f"The file has no sheet {filter_.sheet}; its last one is {count}."
-            raise InvalidOption(message, reason="out_of_range", param="sheet", details={"max": count})
-        result = next(folder.glob(f"result*.{filter_.extension}"), None)  # with the name of the sheet, if it is chosen
-        if result is None and status == _DID_NOT_START:
+        result = folder / f"result.{filter_.extension}"
+        if result.exists():
+            return Written(result.read_bytes(), dict(_substituted(messages)))
+        if status == _DID_NOT_START:
             raise StepFailed("LibreOffice does not start.")
-        if result is None and status < 0:  # ended by a signal
+        if status < 0:  # ended by a signal
             return None
-        if result is None:
-            raise CorruptInput("LibreOffice cannot read the file.")
-        return Written(result.read_bytes(), dict(_substituted(messages)), count)
+        raise CorruptInput("LibreOffice cannot read the file.")
 
 
 def _run(folder: Path, variables: Mapping[str, str]) -> tuple[int, str]:

@@ -58,6 +58,7 @@ _LINES = 20
 def read(data: bytes, *, encoding: Encoding | None = None) -> Blocks:
     """One table with the texts of the cells. The character between them is detected."""
     text = decode_text(data, encoding)
+    csv.field_size_limit(max(len(text), 1))  # a field can be as long as the file
     if declared := _DECLARED.match(text):
         separator = declared[1]
         text = text[declared.end() :]

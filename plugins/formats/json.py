@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import chain
@@ -19,6 +20,7 @@ JSON = FileFormat(
     sniff=any_of(),  # any text can be JSON
     text_extensions=("json",),
 )
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _FIRST_SHEET = "Sheet1"
 _TYPES = MappingProxyType(
     {
@@ -41,6 +43,8 @@ def read(data: bytes) -> Blocks:
     """
     try:
         tree = json.loads(data.decode("utf-8-sig"))
+        if _SURROGATE.search(data):
+            json.dumps(tree, ensure_ascii=False).encode()  # raises for half of a character
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CorruptInput(f"The file is no JSON: {error}.") from error
     sheets = tree.get("sheets") if isinstance(tree, dict) else [{"name": _FIRST_SHEET, "rows": tree}]

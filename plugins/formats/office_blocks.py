@@ -23,7 +23,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Password
+from engine.option_types import Comments, Password
 from plugins._blocks import pandoc, pictures
 from plugins._blocks.pandoc import PANDOC
 from plugins._blocks.pandoc_reading import Markup, Reader
@@ -52,7 +52,6 @@ MarkupOption: TypeAlias = Annotated[
     Markup,
     Field(description="Text of tracked changes: as they leave it, as it was before, or all of it, with marks."),
 ]
-Comments: TypeAlias = Annotated[bool, Field(description="Whether comments become notes.")]
 
 _UNTITLED = "Untitled"
 _UNKNOWN_LANGUAGE = "und"

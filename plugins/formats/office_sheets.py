@@ -19,7 +19,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Password
+from engine.option_types import Comments, Password
 from plugins._office import documents, libreoffice
 from plugins._office.libreoffice import LIBREOFFICE, Filter
 from plugins._text import zip_archives
@@ -55,7 +55,12 @@ def _declare_reader(format: FileFormat) -> AnyConversion:
         isolated=True,
     )
     def read(
-        data: bytes, *, password: Password | None = None, values: Values = "shown", sheet: Sheet | None = None
+        data: bytes,
+        *,
+        password: Password | None = None,
+        values: Values = "shown",
+        sheet: Sheet | None = None,
+        comments: Comments = False,
     ) -> Blocks:
         """A table for each sheet that is not hidden, with all of its cells."""
         if format is not ODS or documents.is_encrypted(data):
@@ -68,7 +73,7 @@ def _declare_reader(format: FileFormat) -> AnyConversion:
         chosen = int(sheet) if sheet and sheet.isdecimal() and int(sheet) > 0 else sheet
         try:
             with ZipFile(BytesIO(data)) as archive, archive.open("content.xml") as content:
-                return sheets.read(content, sheet=chosen, raw=values == "raw")
+                return sheets.read(content, sheet=chosen, raw=values == "raw", comments=comments)
         except (BadZipFile, KeyError) as error:
             raise CorruptInput("The spreadsheet is damaged.") from error
 

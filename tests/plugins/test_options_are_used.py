@@ -46,6 +46,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "user_password": ("secret", {}), "owner_password": ("secret", {}), "sanitize": (True, {}),
     "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
     "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
+    "markup": ("all", {}), "comments": (True, {}), "notes": (False, {}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")
@@ -130,7 +131,8 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "trim": _is_drawn,
     "hdr": _always,  # no file has a gain map: see test_gain_maps
     **dict.fromkeys(("fit", "radius"), lambda pair: pair.source.name in _ICONS),
-    "values": _always,  # none has numbers in a format: see test_office
+    "values": _always,  # none has numbers in a format: see test_sheets
+    **dict.fromkeys(("markup", "comments", "notes"), _always),  # no sample has any: see test_office_blocks, test_slides
     "separator": lambda pair: b"," not in pair.result.data,
     "images": _always,  # most have none: see test_block_writers
     "sanitize": _always,  # none has active content: see test_pdf_active_content

@@ -33,8 +33,8 @@ from tests.support.samples.pairs import pairs_with_samples, sample_of
 from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
-# Formats whose options are tested elsewhere: in test_books, test_html, test_icons, test_office, test_texts. Files are
-# in test_watermark; what servers and commands do by options is in tests/web.
+# Formats whose options are tested elsewhere: in test_books, test_html, test_icons, test_office, test_sheets,
+# test_slides, test_texts. Files are in test_watermark; what servers and commands do by options is in tests/web.
 _OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
 _OF_OTHERS = {
     "at",
@@ -48,7 +48,7 @@ _OF_OTHERS = {
     "filename",
     "formats",
 }
-_OF_OTHERS |= {"encoding", "sheet", "values", "separator", "bom"}
+_OF_OTHERS |= {"encoding", "sheet", "values", "separator", "bom", "markup", "comments", "notes"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))

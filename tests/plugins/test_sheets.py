@@ -23,6 +23,15 @@ _WIDE = (
     '<table:table-cell table:number-columns-spanned="2" office:value-type="string"><text:p>wide</text:p>'
     "</table:table-cell><table:covered-table-cell/>"
 )
+_KINDS = (
+    '<table:table-row><table:table-cell office:value-type="float" office:value="1"><text:p>TRUE</text:p>'
+    '</table:table-cell><table:table-cell office:value-type="boolean" office:boolean-value="false"/>'
+    '<table:table-cell office:value-type="time" office:time-value="PT42H00M00S"><text:p>42:00</text:p>'
+    '</table:table-cell><table:table-cell office:value-type="percentage" office:value="0.125"><text:p>12.5%</text:p>'
+    '</table:table-cell><table:table-cell office:value-type="string" office:string-value=""><text:p>#DIV/0!</text:p>'
+    "</table:table-cell><table:table-cell><office:annotation><text:p>remark</text:p></office:annotation>"
+    "<text:p>cell</text:p></table:table-cell></table:table-row>"
+)
 _ROWS = (
     f"<table:table-row>{_DATE}</table:table-cell>{_SUM}</table:table-cell></table:table-row>"
     f'<table:table-row table:number-rows-repeated="2"/><table:table-row>{_WIDE}</table:table-row>'
@@ -56,6 +65,26 @@ def test_dates_are_in_iso_and_rows_complete(options: dict[str, Any], expected: s
     assert convert(_workbook(_sheet("One")), "csv", **options).data.decode() == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "TRUE,FALSE,42:00,12.5%,#DIV/0!,cell\n"),
+        ({"values": "raw"}, "TRUE,FALSE,42:00,0.125,#DIV/0!,cell\n"),
+    ],
+)
+def test_truth_values_times_and_errors_are_as_shown(options: dict[str, Any], expected: str) -> None:
+    data = _workbook(_sheet("One", _KINDS))
+    assert convert(data, "csv", **options).data.decode() == expected
+    row = json.loads(convert(data, "json", **options).data)["sheets"][0]["rows"][0]
+    assert row == [True, False, "42:00", 0.125, "#DIV/0!", "cell"]
+
+
+def test_comments_are_notes() -> None:
+    result = convert(_workbook(_sheet("One", _KINDS)), "md", comments=True).data.decode()
+    assert "cell[^1] |" in result
+    assert result.endswith("[^1]: remark\n")
+
+
 def test_json_has_the_values_of_all_sheets() -> None:
     result = convert(_workbook(_sheet("One") + _sheet("Two", "")), "json")
     assert json.loads(result.data) == {
@@ -82,8 +111,9 @@ def test_the_words_of_shapes_are_told() -> None:
     assert codes(result) == {"text_dropped"}
 
 
-def test_too_many_cells_are_refused() -> None:
-    cell = '<table:table-cell table:number-columns-repeated="16384"><text:p>a</text:p></table:table-cell>'
+@pytest.mark.parametrize("attribute", ["number-columns-repeated", "number-columns-spanned"])
+def test_too_many_cells_are_refused(attribute: str) -> None:
+    cell = f'<table:table-cell table:{attribute}="16384"><text:p>a</text:p></table:table-cell>'
     row = f'<table:table-row table:number-rows-repeated="1048576">{cell}</table:table-row>'
     with pytest.raises(TooLarge):
         convert(_workbook(_sheet("One", row)), "csv")
@@ -104,12 +134,23 @@ def test_numbers_that_a_sheet_cannot_hold_are_text_and_told() -> None:
     assert codes(result) == {"values_changed"}
 
 
+def test_cells_that_cover_too_much_are_written() -> None:
+    rows = [(Cell("a"), Cell("b", rowspan=99)), (Cell("c", colspan=2), Cell("d"))]
+    cells = _cells(sheets.write(Blocks((Table(rows),))))
+    assert '<mergeCell ref="B1:B2"/>' in cells
+    assert all(f">{text}<" in cells for text in "abcd")
+
+
+def test_long_fields_of_csv_are_read() -> None:
+    assert convert(b"a,%s\n" % (b"b" * 200_000), "csv", "a.csv").data == b"a,%s\n" % (b"b" * 200_000)
+
+
 def test_json_becomes_a_table() -> None:
     data = json.dumps([{"name": "a", "size": 1}, {"name": "b", "more": [1]}]).encode()
     assert convert(data, "csv", "a.json").data.decode() == "name,size,more\na,1,\nb,,[1]\n"
 
 
-@pytest.mark.parametrize("data", [b"{", b'{"a": 1}', b"[1]", b"[" * 100_000, b'{"sheets": [1]}'])
+@pytest.mark.parametrize("data", [b"{", b'{"a": 1}', b"[1]", b"[" * 100_000, b'{"sheets": [1]}', b'[["\\ud800"]]'])
 def test_other_json_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptInput):
         convert(data, "csv", "a.json")

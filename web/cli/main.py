@@ -234,16 +234,42 @@ cli.command()(option_flags.convert)
 
 
 @cli.command()
-def formats(as_json: Json = False) -> None:
+def formats(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[IN]", help="List the outputs of this format, and what they lose.", show_default=False),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[OUT]", help="Show the steps and options of this conversion.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """List the supported conversions."""
+    from engine import UnsupportedConversion
     from engine.registry import load_registry
-    from web.docs.catalogue import formats_catalogue
+    from web.docs import catalogue
 
-    catalogue = formats_catalogue(load_registry())
+    registry = load_registry()
+    try:
+        if source is None:
+            found = catalogue.formats_catalogue(registry)
+            targets_of = found["by_input_format"].items()
+            table = ("input", "outputs"), [(name, " ".join(targets)) for name, targets in targets_of]
+        elif target is None:
+            found = catalogue.targets(registry, source)
+            outputs = found["outputs"]
+            table = ("output", "losses"), [(one["output_format"], ", ".join(one["losses"])) for one in outputs]
+        else:
+            found = catalogue.conversion(registry, source, target)
+            facts = [("steps", ", ".join(found["path"])), ("losses", ", ".join(found["losses"]))]
+            options = found["options"]["properties"].items()
+            table = ("", "description"), [*facts, *((name, option["description"]) for name, option in options)]
+    except UnsupportedConversion as error:
+        exit_with(str(error), WRONG_USAGE)
     if as_json:
-        return print(json.dumps(catalogue, indent=2))
-    targets_of = catalogue["by_input_format"].items()
-    return print_table(("input", "outputs"), ((source, " ".join(targets)) for source, targets in targets_of))
+        return print(json.dumps(found, indent=2))
+    return print_table(*table)
 
 
 @cli.command()

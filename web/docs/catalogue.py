@@ -43,15 +43,17 @@ def format_groups(registry: Registry) -> list[tuple[list[str], list[str]]]:
     return sorted(found, key=lambda family: -len(family[0]))
 
 
+def targets(registry: Registry, source: str) -> dict[str, Any]:
+    """The output formats of a format with this name or alias, and what they lose. Raises UnsupportedConversion."""
+    fmt = _input_format(registry, source)
+    plans = (registry.plan([fmt], target) for target in registry.targets(fmt))
+    outputs = [{"output_format": plan.target.name, "losses": list(plan.losses)} for plan in plans]
+    return {"input_format": fmt.name, "outputs": outputs}
+
+
 def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
     """The steps and options of a conversion between formats named by name or alias. Raises UnsupportedConversion."""
-    fmt = registry.format(source)
-    if fmt is None:
-        raise UnsupportedConversion(
-            f"{source} is not an input format of this server.",
-            details={"input_format": source, "output_format": target, "available": []},
-        )
-    plan = registry.plan([fmt], target)
+    plan = registry.plan([_input_format(registry, source, output_format=target)], target)
     return {
         "input_format": plan.source.name,
         "output_format": plan.target.name,
@@ -60,6 +62,14 @@ def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
         "credits": CREDITS_PER_CONVERSION,
         "options": options_schema(registry.pair_options(plan)),
     }
+
+
+def _input_format(registry: Registry, name: str, **details: str) -> FileFormat:
+    fmt = registry.format(name)
+    if fmt is None or not registry.targets(fmt):
+        message = f"{name} is not an input format of this server."
+        raise UnsupportedConversion(message, details={"input_format": name, **details, "available": []})
+    return fmt
 
 
 def tools_catalogue(registry: Registry) -> dict[str, Any]:

@@ -190,6 +190,17 @@ def test_formats_as_json(folder: Path) -> None:
     assert catalogue["total"] == len(catalogue["conversions"]) > 150
 
 
+def test_formats_of_one_input_and_of_a_pair(folder: Path) -> None:
+    outputs = json.loads(invoke(folder, "formats", "pptx", "--json").stdout)["outputs"]
+    rows = dict(re.findall("│ (.+?) +│ (.*?) +│", invoke(folder, "formats", "JPG", "webp", COLUMNS="300").stdout))
+
+    assert {"output_format": "md", "losses": ["detail"]} in outputs
+    assert rows["steps"].endswith("raster -> webp")
+    assert {"losses", "quality", "lossless", "width"} <= {*rows}
+    assert invoke(folder, "formats", "jpeg", "none").exit_code == 2
+    assert invoke(folder, "formats", "none").exit_code == 2
+
+
 def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path) -> None:
     """Without programs on the path, EPS is written but not read, and neither Office nor the text of scans is."""
     environment = {"PATH": "/nowhere", "CONVERTD_JOBS_PER_PROCESS": "7"}
