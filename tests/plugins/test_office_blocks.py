@@ -7,6 +7,8 @@ import pytest
 
 from engine import Blocks, CorruptInput
 from engine.blocks import Heading, ItemList, ListItem, Paragraph, Picture, Run
+from engine.errors import TimedOut
+from plugins._blocks import pandoc
 from plugins._blocks.pandoc import PANDOC
 from plugins._pixels.pillow import encode
 from plugins.formats.office_blocks import conversions
@@ -203,3 +205,24 @@ def test_a_document_survives_docx() -> None:
 def test_a_damaged_document_is_refused() -> None:
     with pytest.raises(CorruptInput):
         convert(docx(parts={"word/document.xml": "<w:document>"}), "json")
+
+
+def test_notes_that_hold_themselves_end() -> None:
+    reference = '<w:r><w:footnoteReference w:id="1"/></w:r>'
+    note = f'<w:footnote w:id="1"><w:p>{_run("note")}{reference}</w:p></w:footnote>'
+    notes = f'<w:footnotes xmlns:w="{_W}">{note}</w:footnotes>'
+    parts = {"word/footnotes.xml": notes, "word/_rels/document.xml.rels": _relations(("footnotes", "footnotes.xml"))}
+    (block,) = _blocks(_document(f"<w:p>{_run('noted')}{reference}</w:p>", **parts))
+    assert [run.get("text") for run in block["runs"]] == ["noted", None]
+    assert [run["text"] for note in block["runs"][1]["note"] for run in note["runs"]] == ["note"]
+
+
+@pytest.mark.parametrize(("limit", "value", "error"), [("v", 200_000, MemoryError), ("t", 1, TimedOut)])
+def test_limits_that_the_program_reaches_are_told(
+    limit: str, value: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no faults of the file."""
+    limited = ("/bin/sh", "-c", f'ulimit -S{limit} {value} && exec "$0" "$@"', *pandoc.PROGRAMS)
+    monkeypatch.setattr(pandoc, "PROGRAMS", limited)
+    with pytest.raises(error):
+        pandoc.read(b"- *a* [b](c)\n\n" * 100_000, "markdown")
