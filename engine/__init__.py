@@ -33,6 +33,7 @@ from engine.errors import ConversionError as ConversionError
 from engine.errors import CorruptInput as CorruptInput
 from engine.errors import InvalidOption as InvalidOption
 from engine.errors import StepFailed as StepFailed
+from engine.errors import TimedOut as TimedOut
 from engine.errors import TooLarge as TooLarge
 from engine.errors import UnknownFormat as UnknownFormat
 from engine.errors import UnsupportedConversion as UnsupportedConversion

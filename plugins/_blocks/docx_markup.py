@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 
@@ -158,14 +158,14 @@ def _choose_alternatives(part: etree._Element) -> None:
 
 def _unwrap(part: etree._Element) -> None:
     """Removes elements around runs and blocks, but not their content."""
-    for field in part.iter(f"{W}fldSimple"):
-        command = run(element("instrText", field.get(f"{W}instr", "")))
-        field[:0] = [
+    for simple in part.iter(f"{W}fldSimple"):
+        command = run(element("instrText", simple.get(f"{W}instr", "")))
+        simple[:0] = [
             run(element("fldChar", fldCharType="begin")),
             command,
             run(element("fldChar", fldCharType="separate")),
         ]
-        field.append(run(element("fldChar", fldCharType="end")))
+        simple.append(run(element("fldChar", fldCharType="end")))
     etree.strip_elements(part, *_WRAPPER_PROPERTIES, with_tail=False)
     etree.strip_tags(part, *_WRAPPERS)
     for paragraph in {formula.getparent() for formula in part.iter(f"{_M}oMathPara")}:
@@ -235,9 +235,13 @@ def _split_runs(part: etree._Element) -> None:
 
 @dataclass
 class _Field:
-    """A field: its command, and where it leads once its result has begun. `hidden` are runs that are not its result."""
+    """A field: its command, and where it leads once its result has begun. `hidden` are runs that are not its result.
 
-    hidden: list[etree._Element]
+    `outer` is the outermost field in whose command it is.
+    """
+
+    outer: _Field | None
+    hidden: list[etree._Element] = field(default_factory=list)
     command: str = ""
     has_result: bool = False
     link: tuple[str, str] = ("", "")
@@ -250,13 +254,15 @@ def _replace_fields(part: etree._Element) -> None:
         mark = one.find(f"{W}fldChar")
         kind = "" if mark is None else mark.get(f"{W}fldCharType", "")
         command = one.find(f"{W}instrText")
-        waiting = next((field for field in fields if not field.has_result), None)
+        last = fields[-1] if fields else _Field(None, has_result=True)
+        waiting = last.outer or (None if last.has_result else last)
         if kind == "begin":
-            fields.append(_Field([]))
+            fields.append(_Field(waiting, link=last.link))
             one[:] = [element("t", text) for text in _form_texts(one)]
         elif kind == "separate" and fields:
-            fields[-1].has_result = True
-            fields[-1].link = _target(fields[-1].command)
+            last.has_result = True
+            found = _target(last.command)
+            last.link = found if any(found) else last.link
             _remove(one)
         elif kind == "end" and fields:
             for hidden in fields.pop().hidden:
@@ -266,8 +272,8 @@ def _replace_fields(part: etree._Element) -> None:
             texts = one.iter(f"{W}instrText") if command is not None else one.iter(f"{W}t")
             waiting.command += "".join(text.text or "" for text in texts)
             waiting.hidden.append(one)
-        elif link := next((field.link for field in reversed(fields) if any(field.link)), None):
-            _link(one, *link)
+        elif any(last.link):
+            _link(one, *last.link)
 
 
 def _form_texts(begin: etree._Element) -> Iterator[str]:

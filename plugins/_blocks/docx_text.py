@@ -20,6 +20,7 @@ from plugins._text.markup import warn_not_loaded
 
 _MAIN = re.compile(r"word/document\d*\.xml")
 _NOTES = ("word/footnotes.xml", "word/endnotes.xml")
+_REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
 _COMMENTS = "word/comments.xml"
 _PROPERTIES = "docProps/core.xml"
 _STYLES = "word/styles.xml"
@@ -57,6 +58,8 @@ def prepare(archive: ZipFile, markup: Markup, *, comments: bool) -> Prepared:
         if name not in parts.contents:
             continue
         root = parts.parse(name)
+        if name in _NOTES:  # a note has no notes, which could be itself
+            etree.strip_elements(root, *_REFERENCES, with_tail=False)
         normalize(root, markup)
         words.update(_lift_drawn_text(root, parts, name))
         if name != _COMMENTS or comments:

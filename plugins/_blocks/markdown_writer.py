@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from engine import Blocks, blocks
 from engine.blocks import Block, Cell, Code, Heading, ItemList, ListItem, Paragraph, Quote, Run, Table
-from plugins._blocks.writing import Notes, Pictures, is_tight, safe_link
+from plugins._blocks.writing import Notes, Pictures, is_tight, safe_link, slug_of
 
 _MARKERS = MappingProxyType({"bold": ("**", "strong"), "italic": ("_", "em"), "strike": ("~~", "del")})
 _TAGS = MappingProxyType({"inserted": "ins", "deleted": "del", "superscript": "sup", "subscript": "sub"})
@@ -31,7 +31,6 @@ _TICKS = re.compile(r"`+")
 _LAST_MARK = re.compile(r"#+$")
 _IN_URL = re.compile(r"[\s<>()|\\]")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]+:[^\s<>\"]+", re.IGNORECASE)
-_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _ALIGNMENTS = MappingProxyType({"": "---", "left": ":--", "center": ":-:", "right": "--:"})
 _RULE = "___"  # in a list, the others could be entries
 _INDENT = "    "
@@ -246,7 +245,7 @@ def _slugs(content: Sequence[Block]) -> dict[str, str]:
     counts: Counter[str] = Counter()
     for block in blocks.walk(content):
         if isinstance(block, Heading):
-            slug = _NOT_IN_SLUG.sub("", "".join(run.text for run in block.runs).strip().lower()).replace(" ", "-")
+            slug = slug_of(block)
             number = counts[slug]
             counts[slug] += 1
             if block.anchor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine import CorruptInput, Requirement, StepFailed
+from engine import CorruptInput, Requirement, StepFailed, TimedOut
 from plugins import _programs
 
 PROGRAMS = _programs.find("pandoc")
@@ -22,6 +23,8 @@ PANDOC = Requirement(
 )
 
 _ENVIRONMENT = MappingProxyType({"LANG": "C.UTF-8", "HOME": "/"})  # it looks for settings of the user
+
+_NO_MEMORY = (2, 251, 254)  # statuses of programs in Haskell: the stack or the heap is full, or cannot grow
 
 
 def read(data: bytes, reader: str) -> dict[str, Any]:
@@ -50,4 +53,10 @@ def write(tree: dict[str, Any], writer: str, folder: Path) -> bytes:
 
 
 def _run(arguments: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*PROGRAMS, *arguments], input=data, capture_output=True, env=_ENVIRONMENT, check=False)
+    """Raises MemoryError and TimedOut if it reaches a limit of the task."""
+    done = subprocess.run([*PROGRAMS, *arguments], input=data, capture_output=True, env=_ENVIRONMENT, check=False)
+    if done.returncode == -signal.SIGXCPU:
+        raise TimedOut("The conversion exceeded its CPU time limit.")
+    if done.returncode < 0 or done.returncode in _NO_MEMORY or b"memory" in done.stderr:
+        raise MemoryError
+    return done

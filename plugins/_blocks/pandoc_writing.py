@@ -25,6 +25,7 @@ from engine.blocks import (
     Table,
 )
 from plugins._blocks import pictures
+from plugins._blocks.writing import slug_of
 
 Node: TypeAlias = dict[str, Any]
 
@@ -42,6 +43,12 @@ _CHANGES = MappingProxyType({"inserted": "insertion", "deleted": "deletion"})
 _CHANGED_BY = (("author", ""), ("date", "1970-01-01T00:00:00Z"))  # attributes that Word requires
 
 
+def starts_with_title(document: Blocks) -> bool:
+    """Whether the first block is a heading that says the title."""
+    first = document.content[0] if document.content else None
+    return isinstance(first, Heading) and "".join(run.text for run in first.runs) == document.title
+
+
 @dataclass
 class Writer:
     """Makes Pandoc's tree. `page_break` is a node that ends a page. Pictures become files in the folder.
@@ -56,16 +63,12 @@ class Writer:
 
     def write(self, document: Blocks) -> Node:
         """The tree with `meta` and `blocks`. A heading at the beginning that says the title is the title."""
-        content = document.content
-        first = content[0] if content else None
-        if isinstance(first, Heading) and "".join(run.text for run in first.runs) == document.title:
-            content = content[1:]
-        meta: Node = {}
-        for name, value in (("title", document.title), ("lang", document.language), ("date", document.date)):
-            if value:
-                meta[name] = {"t": "MetaString", "c": value}
-        if document.authors:
-            meta["author"] = {"t": "MetaList", "c": [{"t": "MetaString", "c": author} for author in document.authors]}
+        content = document.content[1:] if starts_with_title(document) else document.content
+        known = {"title": document.title, "lang": document.language, "date": document.date, "subject": document.subject}
+        meta: Node = {name: {"t": "MetaString", "c": value} for name, value in known.items() if value}
+        for name, values in (("author", document.authors), ("keywords", document.keywords)):
+            if values:
+                meta[name] = {"t": "MetaList", "c": [{"t": "MetaString", "c": value} for value in values]}
         return {"meta": meta, "blocks": self._blocks(content)}
 
     def _blocks(self, blocks: Iterable[Block]) -> list[Node]:
@@ -76,7 +79,8 @@ class Writer:
             case Paragraph():
                 return [{"t": "Para", "c": self._inlines(block.runs)}]
             case Heading():
-                return [{"t": "Header", "c": [block.level, [block.anchor, [], []], self._inlines(block.runs)]}]
+                anchor = block.anchor or slug_of(block)  # links in Markdown lead there
+                return [{"t": "Header", "c": [block.level, [anchor, [], []], self._inlines(block.runs)]}]
             case ItemList():
                 return [self._list(block)]
             case Table():

@@ -9,13 +9,14 @@ from io import BytesIO
 from zipfile import ZipFile, ZipInfo
 
 from engine import EncodedFile, FidelityWarning, TooLarge
-from engine.blocks import Block, ItemList, Paragraph, Picture, Run
+from engine.blocks import Block, Heading, ItemList, Paragraph, Picture, Run
 from plugins._blocks import pictures
 
 _SCHEME = re.compile(r"[\s\x00-\x1f]*([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _SAFE = frozenset({"http", "https", "mailto", "tel", "ftp"})
 _FOLDER = "pictures"
 _MAX_EMBEDDED = 256 << 20  # bytes: a page can show one picture many times
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LETTERS = 26
 _ROMAN = (
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
@@ -31,6 +32,11 @@ def safe_link(link: str) -> str:
         return link.strip()
     FidelityWarning.issue("links_dropped", "Links that run a script or open a local file are not in the result.")
     return ""
+
+
+def slug_of(heading: Heading) -> str:
+    """The name that GitHub gives a heading, for the first one with its text."""
+    return _NOT_IN_SLUG.sub("", "".join(run.text for run in heading.runs).strip().lower()).replace(" ", "-")
 
 
 class Pictures:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 from zipfile import BadZipFile, ZipFile
 
 from pydantic import Field
@@ -35,12 +35,13 @@ from plugins.formats.ebooks import EPUB
 from plugins.formats.office import DOC, DOCX, ODT, RTF, TO_DOCX, check_lengths
 
 with lazy_imports():
-    from plugins._blocks import docx_text, pandoc_writing
+    from plugins._blocks import docx_text, pandoc_results, pandoc_writing
     from plugins._pdf import passwords
 
 MODULES = (
     "lxml.etree",
     "plugins._blocks.docx_text",
+    "plugins._blocks.pandoc_results",
     "plugins._blocks.pandoc_writing",
     "plugins._blocks.docx_markup",
     "plugins._text.markup",
@@ -55,10 +56,6 @@ MarkupOption: TypeAlias = Annotated[
 
 _UNTITLED = "Untitled"
 _UNKNOWN_LANGUAGE = "und"
-_PAGE_BREAK = {
-    "t": "RawBlock",
-    "c": ["openxml", '<w:p><w:r><w:br w:type="page"/></w:r></w:p>'],
-}
 
 
 def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
@@ -108,9 +105,7 @@ def _picture(archive: ZipFile, path: str) -> tuple[bytes, str] | None:
         raise CorruptInput("A picture in the document is damaged.") from error
 
 
-def _declare_writer(
-    format: FileFormat, writer: str, held: frozenset[str], page_break: dict[str, Any] | None = None
-) -> AnyConversion:
+def _declare_writer(format: FileFormat, writer: str, held: frozenset[str]) -> AnyConversion:
     """The step that writes a format with pictures of the media types `held`."""
 
     @conversion(BLOCKS, format, loss=Loss.DETAIL, cost=2, programs=pandoc.PROGRAMS, isolated=True)
@@ -120,8 +115,10 @@ def _declare_writer(
             title = document.title or "".join(blocks.plain_texts([heading] if heading else [])) or _UNTITLED
             document = replace(document, title=title, language=document.language or _UNKNOWN_LANGUAGE)
         with TemporaryDirectory() as name:
+            page_break = {"t": "RawBlock", "c": pandoc_results.PAGE_BREAKS[writer]}
             tree = pandoc_writing.Writer(Path(name), held, page_break).write(document)
-            return pandoc.write(tree, writer, Path(name))
+            data = pandoc.write(tree, writer, Path(name))
+        return pandoc_results.edit(data, writer, has_title=pandoc_writing.starts_with_title(document))
 
     return write
 
@@ -134,7 +131,7 @@ def conversions() -> list[AnyConversion]:
         _declare_reader(DOCX),
         *(_declare_reader(format) for format in (DOC, ODT) if LIBREOFFICE.present),
         *([_declare_reader(RTF, check_lengths)] if LIBREOFFICE.present else []),
-        _declare_writer(DOCX, "docx", pictures.OF_OFFICE, _PAGE_BREAK),
+        _declare_writer(DOCX, "docx", pictures.OF_OFFICE),
         _declare_writer(ODT, "odt", pictures.OF_OFFICE),
         _declare_writer(EPUB, "epub3", pictures.OF_BOOKS),
     ]

@@ -1,12 +1,15 @@
 """The structure of DOCX, as Pandoc reads and writes it."""
 
 import json
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
-from engine import Blocks, CorruptInput
-from engine.blocks import Heading, ItemList, ListItem, Paragraph, Picture, Run
+from engine import AnyConversion, Blocks, CorruptInput, TimedOut
+from engine.blocks import Break, Cell, Heading, ItemList, ListItem, Paragraph, Picture, Run, Table
+from plugins._blocks import pandoc
 from plugins._blocks.pandoc import PANDOC
 from plugins._pixels.pillow import encode
 from plugins.formats.office_blocks import conversions
@@ -192,14 +195,64 @@ def test_a_document_survives_docx() -> None:
         Paragraph((Run("noted"), Run(note=(Paragraph((Run("a note"),)),)))),
         Paragraph((Run(picture=picture),)),
     )
-    reader, writer = (
-        next(step for step in conversions() if (str(step.source), str(step.target)) == pair)
-        for pair in (("docx", "blocks"), ("blocks", "docx"))
-    )
-    read = reader(writer(Blocks(content, title="Title")))
-    assert (read.title, read.content) == ("Title", (Heading(1, (Run("Title"),)), *content))
+    written = _step("blocks", "docx")(Blocks(content, title="Title"))
+    read = _step("docx", "blocks")(written)
+    assert (read.title, read.content) == ("Title", content)  # a title that the text does not have is a property
+
+
+def _step(source: str, target: str) -> AnyConversion:
+    return next(step for step in conversions() if (str(step.source), str(step.target)) == (source, target))
+
+
+@pytest.mark.parametrize(
+    ("format", "part", "page_break", "grid"),
+    [
+        ("docx", "word/document.xml", b'<w:br w:type="page"', b""),
+        ("odt", "content.xml", b'text:style-name="Break"', b"fo:border"),
+    ],
+)
+def test_what_styles_of_written_documents_have(format: str, part: str, page_break: bytes, grid: bytes) -> None:
+    """Titles and authors are properties, tables have grids, pages end, and links lead to headings."""
+    heading = Heading(1, (Run("A place"),))
+    link = Paragraph((Run("link", link="#a-place"),))
+    content = (link, Break("page"), heading, Table(((Cell("cell"),),)))
+    for title in ("Unseen", "A place"):
+        first = content if title == "Unseen" else (heading, *content)
+        data = _step("blocks", format)(Blocks(first, title=title, authors=("Nobody",), keywords=("word",)))
+        with ZipFile(BytesIO(data)) as archive:
+            text = archive.read(part)
+            styles = archive.read("word/styles.xml") if format == "docx" else text
+            properties = archive.read("docProps/core.xml" if format == "docx" else "meta.xml")
+        assert b"Unseen" not in text
+        assert b"Nobody" not in text
+        assert b"Nobody" in properties
+        assert (b'"Title"' in text) == (title == "A place")
+        assert page_break in text
+        assert text.count(b'"a-place"') >= 1
+        assert (grid or b"<w:tblBorders>") in styles
 
 
 def test_a_damaged_document_is_refused() -> None:
     with pytest.raises(CorruptInput):
         convert(docx(parts={"word/document.xml": "<w:document>"}), "json")
+
+
+def test_notes_that_hold_themselves_end() -> None:
+    reference = '<w:r><w:footnoteReference w:id="1"/></w:r>'
+    note = f'<w:footnote w:id="1"><w:p>{_run("note")}{reference}</w:p></w:footnote>'
+    notes = f'<w:footnotes xmlns:w="{_W}">{note}</w:footnotes>'
+    parts = {"word/footnotes.xml": notes, "word/_rels/document.xml.rels": _relations(("footnotes", "footnotes.xml"))}
+    (block,) = _blocks(_document(f"<w:p>{_run('noted')}{reference}</w:p>", **parts))
+    assert [run.get("text") for run in block["runs"]] == ["noted", None]
+    assert [run["text"] for note in block["runs"][1]["note"] for run in note["runs"]] == ["note"]
+
+
+@pytest.mark.parametrize(("limit", "value", "error"), [("v", 200_000, MemoryError), ("t", 1, TimedOut)])
+def test_limits_that_the_program_reaches_are_told(
+    limit: str, value: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no faults of the file."""
+    limited = ("/bin/sh", "-c", f'ulimit -S{limit} {value} && exec "$0" "$@"', *pandoc.PROGRAMS)
+    monkeypatch.setattr(pandoc, "PROGRAMS", limited)
+    with pytest.raises(error):
+        pandoc.read(b"- *a* [b](c)\n\n" * 100_000, "markdown")

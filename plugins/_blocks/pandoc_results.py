@@ -1,0 +1,75 @@
+"""What Pandoc's styles lack in DOCX and ODT: grids of tables, page breaks, and properties that are not visible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from types import MappingProxyType
+from typing import TypeAlias
+from zipfile import ZipFile
+
+_Edits: TypeAlias = Sequence[tuple[re.Pattern[bytes], bytes]]
+
+_SIDES = ("top", "left", "bottom", "right", "insideH", "insideV")
+_GRID = "".join(f'<w:{side} w:val="single" w:sz="4" w:space="0" w:color="auto"/>' for side in _SIDES)
+_STYLE = "Break"  # of paragraphs that begin a page
+_PAGE_STYLE = (
+    f'<style:style style:name="{_STYLE}" style:family="paragraph" style:parent-style-name="Standard">'
+    '<style:paragraph-properties fo:break-before="page"/></style:style>'
+)
+_ABOVE = MappingProxyType(
+    {
+        "docx": rb'(<w:body>)(<w:p><w:pPr><w:pStyle w:val="Title" ?/></w:pPr>(?:(?!</w:p>).)*</w:p>)?'
+        rb'(?:<w:p><w:pPr><w:pStyle w:val="(?:Author|Date)" ?/></w:pPr>(?:(?!</w:p>).)*</w:p>)*',
+        "odt": rb'(<office:text>)\s*(<text:p text:style-name="Title">(?:(?!</text:p>).)*</text:p>)?\s*'
+        rb'(?:<text:p text:style-name="(?:Author|Date)">(?:(?!</text:p>).)*</text:p>\s*)*',
+    }
+)
+"""What Pandoc shows of the properties before the text. The second group is the title."""
+_EDITS: Mapping[str, Mapping[str, _Edits]] = MappingProxyType(
+    {
+        "docx": {
+            "word/styles.xml": (
+                (
+                    re.compile(rb'(w:styleId="Table".*?<w:tblInd [^>]*/>)', re.DOTALL),
+                    rb"\1<w:tblBorders>%s</w:tblBorders>" % _GRID.encode(),
+                ),
+            )
+        },
+        "odt": {
+            "content.xml": (
+                (re.compile(rb'fo:border="none"'), b'fo:border="0.5pt solid #000000" fo:padding="0.1cm"'),
+                (re.compile(rb"(?=</office:automatic-styles>)"), _PAGE_STYLE.encode()),
+            )
+        },
+    }
+)
+_TEXTS = MappingProxyType({"docx": "word/document.xml", "odt": "content.xml"})
+
+PAGE_BREAKS = MappingProxyType(
+    {
+        "docx": ("openxml", '<w:p><w:r><w:br w:type="page"/></w:r></w:p>'),
+        "odt": ("opendocument", f'<text:p text:style-name="{_STYLE}"/>'),
+        "epub3": ("html", '<div style="page-break-after: always"></div>'),
+    }
+)
+"""The markup that ends a page, and its language, by Pandoc's name of the format."""
+
+
+def edit(data: bytes, writer: str, *, has_title: bool) -> bytes:
+    """The file with what it lacks. A title stays visible if the text has it."""
+    if writer not in _TEXTS:
+        return data
+    above = re.compile(_ABOVE[writer], re.DOTALL)
+    text = _TEXTS[writer]
+    edits = {**_EDITS[writer]}
+    edits[text] = (*edits.get(text, ()), (above, rb"\1\2" if has_title else rb"\1"))
+    result = BytesIO()
+    with ZipFile(BytesIO(data)) as archive, ZipFile(result, "w") as made:
+        for entry in archive.infolist():
+            content = archive.read(entry)
+            for pattern, replacement in edits.get(entry.filename, ()):
+                content = pattern.sub(replacement, content)
+            made.writestr(entry, content)
+    return result.getvalue()
