@@ -46,6 +46,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "user_password": ("secret", {}), "owner_password": ("secret", {}), "sanitize": (True, {}),
     "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
     "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
+    "ocr": (True, {}), "language": ("eng", {"ocr": True}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")

@@ -9,6 +9,7 @@ import pytest
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import sample
+from tests.support.samples.scans import SCANNED, scanned_pdf
 
 _SIZE = 10
 _PROSE = "many words of running text which fill the whole line of a column here"
@@ -180,3 +181,11 @@ def test_a_scan_keeps_its_picture_and_says_that_it_has_no_text(target: str) -> N
 
     assert codes(result) == {"no_text"}
     assert len(result.data) > len(sample("jpeg"))
+
+
+@pytest.mark.parametrize("target", ["md", "txt"])
+def test_text_of_scans_is_recognized(target: str) -> None:
+    result = convert(scanned_pdf(), target, ocr=True)
+
+    assert result.data.decode().split() == SCANNED.split()
+    assert codes(result) == set()
