@@ -23,7 +23,7 @@ _MAX_BLOCKS = 400  # on a page; columns are not searched among more
 _SMALL = 0.85  # of the size of most text in a line: that of superscripts
 _RAISED = 0.2  # of that size, above its base line
 _LOWERED = 0.05
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Placed(Protocol):
@@ -71,7 +71,7 @@ def plain_blocks(page: pymupdf.Page) -> list[Block]:
     stored = [*text.this]
     blocks: list[Block] = []
     for *box, content, number, kind in text.extractBLOCKS():
-        lines = [line.rstrip() for line in _CONTROLS.sub("", content).removesuffix("\n").split("\n")]
+        lines = [line.rstrip() for line in CONTROLS.sub("", content).removesuffix("\n").split("\n")]
         block = Block(tuple(box), "\n".join(lines))
         if kind == pymupdf.mupdf.FZ_STEXT_BLOCK_TEXT and block.text.strip():
             may_have_columns = len(lines) > 1 and _is_running(block)
@@ -150,7 +150,7 @@ def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> Bl
         parts = groupby(span["chars"], key=link_at) if links else [("", span["text"])]
         for link, part in parts:
             text = part if isinstance(part, str) else "".join(char["c"] for char in part)
-            runs.append(replace(style, text=_CONTROLS.sub("", text), link=link))
+            runs.append(replace(style, text=CONTROLS.sub("", text), link=link))
     found = Line(line["bbox"], merged(runs), round(main["size"], 1))
     return Block(found.box, found.text.rstrip(), (found,))
 
