@@ -9,7 +9,7 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._pdf.text import slides
 
-MODULES = ("plugins._pdf.text.slides", "encodings.raw_unicode_escape")
+MODULES = ("plugins._pdf.text.slides", "encodings.cp437", "encodings.raw_unicode_escape")
 TEMPLATE = "documents/slides"
 
 
