@@ -168,7 +168,7 @@ class _Reader:
     def _zones(self, found: Sequence[Block], kept: Set[int]) -> list[list[Line]]:
         """The lines in which tables are searched, for each column of running text on their own."""
         running = [block for block in found if is_running(block)]
-        others = [line for block in found if block not in running for line in block.lines if id(line) in kept]
+        others = [line for block in found if not is_running(block) for line in block.lines if id(line) in kept]
         others = [line for line in others if self._is_all_code or not is_code(line)]
         width = max((block.box[2] for block in found), default=0) - min((block.box[0] for block in found), default=0)
         narrow = [block for block in running if block.box[2] - block.box[0] < _COLUMN * width]

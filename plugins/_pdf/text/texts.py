@@ -84,7 +84,7 @@ def plain_blocks(page: pymupdf.Page) -> list[Block]:
 def styled_blocks(page: pymupdf.Page, links: Sequence[tuple[pymupdf.Rect, str]] = ()) -> list[Block]:
     """As `plain_blocks`, but with lines in their styles. `links` are areas of the page, and where they lead."""
     kind = "rawdict" if links else "dict"
-    found: list[dict[str, Any]] = page.get_text(kind, flags=FLAGS | pymupdf.TEXT_COLLECT_STYLES)["blocks"]
+    found: list[dict[str, Any]] = page.get_text(kind, flags=FLAGS)["blocks"]
     blocks: list[Block] = []
     for one in found:
         lines = [_line(line, links) for line in one["lines"]]
@@ -143,7 +143,6 @@ def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> Bl
         style = Run(
             bold=bool(flags & pymupdf.TEXT_FONT_BOLD),
             italic=bool(flags & pymupdf.TEXT_FONT_ITALIC),
-            strike=bool(span["char_flags"] & pymupdf.mupdf.FZ_STEXT_STRIKEOUT),
             code=bool(flags & pymupdf.TEXT_FONT_MONOSPACED),
             position=_position(span, main),
         )
