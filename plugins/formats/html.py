@@ -10,7 +10,6 @@ from engine import (
     AnyConversion,
     Blocks,
     Content,
-    EncodedFile,
     FileFormat,
     Loss,
     Requirement,
@@ -20,7 +19,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Images, Landscape, Margin, Pages, PageSize
+from engine.option_types import Landscape, Margin, Pages, PageSize
 from plugins import _programs
 from plugins._text import zip_archives
 from plugins._text.markup import in_markup, read_page, root_name, warn_not_loaded
@@ -28,7 +27,7 @@ from plugins.formats import pdf_scans
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._blocks import html_reader, html_source, html_writer, pictures, writing
+    from plugins._blocks import html_reader, html_source, pictures
     from plugins._text import web_pages
 
 _HEAD = 65_536  # bytes within which the root element must begin
@@ -66,7 +65,6 @@ PANGO = Requirement(
 MODULES = (
     "lxml.etree",
     "plugins._blocks.html_reader",
-    "plugins._blocks.html_writer",
     *("plugins._text.web_pages", "plugins._pdf.text.texts", "encodings.raw_unicode_escape") * PANGO.present,
     *pdf_scans.MODULES * PANGO.present,
 )
@@ -103,13 +101,6 @@ def read_blocks(data: bytes) -> Blocks:
     return document
 
 
-@conversion(BLOCKS, HTML, loss=Loss.DETAIL)
-def write(document: Blocks, *, images: Images = "embed") -> bytes | EncodedFile:
-    """A page that stands alone, with the structure of the document and without scripts."""
-    shown = writing.Pictures(images)
-    return shown.file("index.html", html_writer.write(document, shown))
-
-
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [read_blocks, write, *([read] if PANGO.present else [])]
+    return [read_blocks, *([read] if PANGO.present else [])]

@@ -51,6 +51,11 @@ def _check_languages(text: str) -> str:
     return text
 
 
+def command(language: str) -> list[str]:
+    """Starts Tesseract with the languages of an option."""
+    return [*PROGRAMS, "-l", "+".join(_codes(language))]
+
+
 Language = Annotated[
     str,
     Field(
@@ -87,7 +92,7 @@ def recognize(
     document = documents.open_document(data, password)
     count = len(document.pages)
     form_fields.remove_signatures(document)
-    recognizer = text_layer.Recognizer(document, [*PROGRAMS, "-l", "+".join(_codes(language))])
+    recognizer = text_layer.Recognizer(document, command(language))
     changed = recognizer.run(deskew=deskew, force=force)
     result = documents.save_document(document, sanitize=sanitize)
     if not (changed or sanitize):

@@ -27,7 +27,7 @@ from engine.blocks import (
     Table,
 )
 from plugins._text import formulas
-from plugins.formats import html, md, txt
+from plugins.formats import html_text, md, txt
 from tests.support.results.conversions import convert
 
 PICTURE = Picture(b"abc", "image/png", "a [dot]", 72)
@@ -168,7 +168,7 @@ def test_blocks_are_written(name: str) -> None:
     block, markdown, markup, text = CASES[name]
     document = Blocks((block,))
     assert md.write.run(document).decode() == f"{markdown}\n"
-    assert f"<body>\n{markup}\n</body>" in html.write.run(document).decode()
+    assert f"<body>\n{markup}\n</body>" in html_text.write.run(document).decode()
     assert txt.write.run(document).decode() == f"{text}\n"
 
 
@@ -181,13 +181,13 @@ def test_a_link_to_a_heading_has_the_name_of_the_heading() -> None:
     heading = Heading(1, (Run("Twice, A"),), "_Toc1")
     document = Blocks((heading, Heading(1, heading.runs, "_Toc2"), par(Run("go", link="#_Toc2"))))
     assert "[go](#twice-a-1)" in md.write.run(document).decode()
-    assert '<h1 id="_Toc2">' in html.write.run(document).decode()
+    assert '<h1 id="_Toc2">' in html_text.write.run(document).decode()
 
 
 def test_what_a_document_says_of_itself_is_written() -> None:
     document = Blocks((par("a"),), title='A "b"', authors=("C", "D"), language="de")
     assert md.write.run(document).decode() == '---\ntitle: "A \\"b\\""\nauthor: ["C", "D"]\nlang: "de"\n---\n\na\n'
-    page = lxml_html.document_fromstring(html.write.run(document))
+    page = lxml_html.document_fromstring(html_text.write.run(document))
     assert page.get("lang") == "de"
     assert page.findtext(".//title") == 'A "b"'
     assert page.xpath("//meta[@name='author']/@content") == ["C, D"]
@@ -213,7 +213,7 @@ def test_what_plain_text_cannot_hold_is_told(run: Run, code: str) -> None:
     assert [one.message.code for one in caught if isinstance(one.message, FidelityWarning)] == [code]
 
 
-@pytest.mark.parametrize("step", [md.write, html.write], ids=str)
+@pytest.mark.parametrize("step", [md.write, html_text.write], ids=str)
 def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
     with pytest.warns(FidelityWarning, match="Pictures are not in the result") as caught:
         text = step.run(Blocks((par(Run(picture=PICTURE)),)), images="drop")
@@ -230,13 +230,13 @@ def test_drawings_are_pixels_in_markdown() -> None:
     drawing = Picture(b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>', "image/svg+xml")
     document = Blocks((par(Run(picture=drawing)),))
     assert b"![](data:image/png;base64," in md.write.run(document)
-    assert b'<img src="data:image/svg+xml;base64,' in html.write.run(document)
+    assert b'<img src="data:image/svg+xml;base64,' in html_text.write.run(document)
 
 
 def test_colors_of_code_change_no_text() -> None:
     code = "$ a\n\nb\n  > c"
     for language in ("console", "pycon", "diff", "html", "unknown"):
-        page = lxml_html.document_fromstring(html.write.run(Blocks((Code(code, language),))))
+        page = lxml_html.document_fromstring(html_text.write.run(Blocks((Code(code, language),))))
         assert page.find(".//pre").text_content() == code
 
 

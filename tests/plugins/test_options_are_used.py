@@ -47,6 +47,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
     "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
     "markup": ("all", {}), "comments": (True, {}), "notes": (False, {}),
+    "ocr": (True, {}), "language": ("eng", {"ocr": True}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")

@@ -2,13 +2,16 @@
 
 import json
 from base64 import b64decode
+from io import BytesIO
 from typing import Any
 
+import pptx
 import pytest
 
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import sample
+from tests.support.samples.scans import SCANNED, scanned_pdf
 
 _SIZE = 10
 _PROSE = "many words of running text which fill the whole line of a column here"
@@ -180,3 +183,28 @@ def test_a_scan_keeps_its_picture_and_says_that_it_has_no_text(target: str) -> N
 
     assert codes(result) == {"no_text"}
     assert len(result.data) > len(sample("jpeg"))
+
+
+@pytest.mark.parametrize("target", ["md", "txt"])
+def test_text_of_scans_is_recognized(target: str) -> None:
+    result = convert(scanned_pdf(), target, ocr=True)
+
+    assert result.data.decode().split() == SCANNED.split()
+    assert codes(result) == set()
+
+
+def test_a_slide_has_the_texts_and_pictures_of_its_page() -> None:
+    made = pymupdf.open()
+    page = _page(made, *_lines(50, 100, "first line", "second line"), color=(1, 0, 0))
+    page.insert_image((50, 200, 170, 290), stream=sample("jpeg"), keep_proportion=False)
+    made.new_page()
+
+    result = convert(made.tobytes(), "pptx")
+
+    shown, empty = (slide.shapes for slide in pptx.Presentation(BytesIO(result.data)).slides)
+    picture, text = shown
+    assert [round(side.pt) for side in (picture.left, picture.top, picture.width, picture.height)] == [50, 200, 120, 90]
+    assert (text.text_frame.text, round(text.left.pt), len(empty)) == ("first line\nsecond line", 50, 0)
+    (run,) = text.text_frame.paragraphs[1].runs
+    assert (run.font.size.pt, str(run.font.color.rgb), run.font.name) == (_SIZE, "FF0000", "Arial")
+    assert codes(result) == set()

@@ -45,24 +45,30 @@ _COLUMN = 0.6  # of the width of the text on a page, which a column has at most
 _NEAR = 10.0  # points between the target of a link and a heading
 
 
-def read(document: pymupdf.Document, recognize: Callable[[pymupdf.Page], pymupdf.Page | None] | None = None) -> Blocks:
-    """The structure of a document. `recognize` returns a page with the text that a page without text shows.
+def read(document: pymupdf.Document, recognize: Callable[[pymupdf.Page], bytes | None] | None = None) -> Blocks:
+    """The structure of a document. `recognize` makes a PDF of the text that a page without text shows.
 
     Issues warnings for what is not in it.
     """
     pictures = Pictures()
     source: Counter[str] = Counter()
     pages = []
+    layers = []  # a page is valid as long as its document
     for page in document:
         texts.warn_losses(page, keeps_links=True)
         parts = read_page(page, pictures)
-        if not parts.blocks and recognize is not None and (shown := recognize(page)) is not None:
-            parts = PageParts(parts.box, texts.styled_blocks(shown), [], [])
-            page = shown
+        layer = recognize(page) if recognize is not None and not parts.blocks else None
+        if layer is not None:
+            layers.append(pymupdf.open(stream=layer, filetype="pdf"))
+            if found := texts.styled_blocks(layers[-1][0]):
+                page = layers[-1][0]
+                parts = PageParts(parts.box, found, [], [])
         source += blocks.words([page.get_text("text", flags=texts.FLAGS)])
         pages.append((page, parts))
     if any(not parts.blocks and (parts.pictures or (not source and parts.drawn)) for _, parts in pages):
-        FidelityWarning.issue("no_text", "The document shows pictures of text only. The option ocr recognizes it.")
+        FidelityWarning.issue(
+            "no_text", "Pages show pictures or shapes, but have no text. OCR recognizes what they show."
+        )
     return _Reader(document, pages).read(source)
 
 
@@ -162,7 +168,7 @@ class _Reader:
     def _zones(self, found: Sequence[Block], kept: Set[int]) -> list[list[Line]]:
         """The lines in which tables are searched, for each column of running text on their own."""
         running = [block for block in found if is_running(block)]
-        others = [line for block in found if block not in running for line in block.lines if id(line) in kept]
+        others = [line for block in found if not is_running(block) for line in block.lines if id(line) in kept]
         others = [line for line in others if self._is_all_code or not is_code(line)]
         width = max((block.box[2] for block in found), default=0) - min((block.box[0] for block in found), default=0)
         narrow = [block for block in running if block.box[2] - block.box[0] < _COLUMN * width]

@@ -13,6 +13,7 @@ from plugins._pdf.text.joining import stripped
 from plugins._pdf.text.paragraphs import Text, is_elsewhere
 
 _INDENT = 0.8  # of the size of the font: the indent of a list in a list
+_MAX_DEPTH = 20  # lists in each other
 _ROMAN = {"i": 1, "v": 5, "x": 10}
 
 
@@ -55,9 +56,7 @@ def lists(entries: Sequence[Entry], left_out: Counter[str]) -> Iterator[blocks.B
         yield block
 
 
-def _list(
-    entries: Sequence[Entry], start: int, left_out: Counter[str], *, is_inner: bool = False
-) -> tuple[blocks.Block, int]:
+def _list(entries: Sequence[Entry], start: int, left_out: Counter[str], depth: int = 0) -> tuple[blocks.Block, int]:
     """The list that begins with an entry, and the index of the entry after it.
 
     A single number makes no list, but in another one.
@@ -72,8 +71,8 @@ def _list(
         entry = entries[position]
         offset = entry.indent - first.indent
         has_moved = position > start and is_elsewhere(entries[position - 1].last, entry.last)
-        if items and offset > _INDENT * entry.last.size and not has_moved:
-            inner, position = _list(entries, position, left_out, is_inner=True)
+        if items and offset > _INDENT * entry.last.size and not has_moved and depth < _MAX_DEPTH:
+            inner, position = _list(entries, position, left_out, depth + 1)
             items[-1].append(inner)
             continue
         is_outside = offset < -_INDENT * entry.last.size and not has_moved
@@ -83,7 +82,7 @@ def _list(
         items.append([Paragraph(stripped(entry.runs)), *entry.more])
         marks.append(entry.mark)
         position += 1
-    if first.is_numbered and len(items) == 1 and len(items[0]) == 1 and not (is_inner and number == 1):
+    if first.is_numbered and len(items) == 1 and len(items[0]) == 1 and not (depth and number == 1):
         return Paragraph((Run(f"{first.mark} "), *stripped(first.runs))), position
     left_out.update(blocks.words(marks))
     kind: Literal["bullets", "numbers"] = "numbers" if first.is_numbered else "bullets"

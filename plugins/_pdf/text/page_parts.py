@@ -46,14 +46,18 @@ def links_of(page: pymupdf.Page) -> list[tuple[pymupdf.Rect, str]]:
 
 @dataclass
 class Pictures:
-    """Reads the pictures of pages; the file of one that is shown several times is made once."""
+    """Reads the pictures of pages; the file of one that is shown several times is made once.
 
+    Those behind the text of a page, such as that of a scan, are left out unless `keeps_backgrounds` is set.
+    """
+
+    keeps_backgrounds: bool = False
     _known: dict[int, tuple[Any, Picture]] = field(default_factory=dict)  # the image is kept, and so its address
     _size: int = 0
 
     def read(self, page: pymupdf.Page, parts: PageParts) -> None:
         """Adds the pictures of a page to its parts. Issues a warning for pictures behind text."""
-        has_text = bool(parts.blocks)
+        has_text = bool(parts.blocks) and not self.keeps_backgrounds
         area = page.rect.get_area()
         for box, image in _images(page):
             width, height = box[2] - box[0], box[3] - box[1]

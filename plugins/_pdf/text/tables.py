@@ -17,6 +17,9 @@ from plugins._pdf.text.texts import Box, Line
 Split: TypeAlias = Callable[[Line], list[Line]]
 """Divides a line into its words."""
 
+Interval: TypeAlias = tuple[float, float]
+"""The left and the right edge of a column."""
+
 _THICKNESS = 3.0  # points of a rule at most
 _LENGTH = 8.0  # points of a rule at least
 _NEAR = 3.0  # points between rules that touch
@@ -336,18 +339,19 @@ def aligned(candidates: Sequence[Line], joiner: Joiner) -> list[tuple[Item, list
 def _runs_of_rows(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
     """Groups of neighboring rows of which the first and the last have several cells, that have common gaps."""
     groups: list[list[list[Line]]] = []
+    columns: list[Interval] = []  # of the last group
+    width = 0  # cells of its longest row
     for row in rows:
-        if groups:
-            group = groups[-1]
-            last = group[-1]
-            height = last[0].box[3] - last[0].box[1]
-            is_near = min(line.box[1] for line in row) - max(line.box[3] for line in last) < _PITCH * height
-            cells = [line for one in group for line in one]
-            width = max(map(len, group))
-            if is_near and width > 1 and len(_column_boxes([*cells, *row])) >= max(2, width):
-                group.append(row)
+        if groups and width > 1 and _is_near(groups[-1][-1], row):
+            common = _column_boxes(row, columns)
+            if len(common) >= max(2, width):
+                groups[-1].append(row)
+                columns = common
+                width = max(width, len(row))
                 continue
         groups.append([row])
+        columns = _column_boxes(row)
+        width = len(row)
     trimmed = []
     for group in groups:
         while group and len(group[-1]) < 2:
@@ -357,18 +361,25 @@ def _runs_of_rows(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
     return trimmed
 
 
-def _column_boxes(lines: Iterable[Line]) -> list[tuple[float, float]]:
-    """Where columns start and end: gaps that no line crosses separate them."""
-    columns: list[tuple[float, float]] = []
-    for line in sorted(lines, key=lambda one: one.box[0]):
-        if columns and line.box[0] - columns[-1][1] < _GAP * line.size:
-            columns[-1] = columns[-1][0], max(columns[-1][1], line.box[2])
+def _is_near(above: Sequence[Line], row: Sequence[Line]) -> bool:
+    height = above[0].box[3] - above[0].box[1]
+    return min(line.box[1] for line in row) - max(line.box[3] for line in above) < _PITCH * height
+
+
+def _column_boxes(lines: Iterable[Line], known: Sequence[Interval] = ()) -> list[Interval]:
+    """Where columns start and end, with those that are known: gaps that no line crosses separate them."""
+    columns: list[Interval] = []
+    found = [(line.box[0], line.box[2], _GAP * line.size) for line in lines]
+    least = min((gap for *_, gap in found), default=0.0)
+    for start, end, gap in sorted([*found, *((start, end, least) for start, end in known)]):
+        if columns and start - columns[-1][1] < gap:
+            columns[-1] = columns[-1][0], max(columns[-1][1], end)
         else:
-            columns.append((line.box[0], line.box[2]))
+            columns.append((start, end))
     return columns
 
 
-def _aligned_table(group: Sequence[list[Line]], columns: Sequence[tuple[float, float]], joiner: Joiner) -> Table | None:
+def _aligned_table(group: Sequence[list[Line]], columns: Sequence[Interval], joiner: Joiner) -> Table | None:
     starts = [start for start, _ in columns]
     cells: list[list[list[Line]]] = []
     for row in group:

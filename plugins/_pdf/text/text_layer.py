@@ -41,28 +41,12 @@ class Recognizer:
         added = 0
         with pymupdf.open(stream=saved(self._document, encryption=False), filetype="pdf") as shown:
             for page, drawn in zip(list(self._document.pages), shown, strict=True):
-                layer = self._recognize(drawn) if force or not drawn.get_text().strip() else None
+                layer = recognized(drawn, self._command) if force or not drawn.get_text().strip() else None
                 if layer is not None:
                     if force:
                         remove_invisible_text(self._document, page)
                     added += self._add_layer(page, layer, deskew=deskew)
         return added
-
-    def _recognize(self, page: pymupdf.Page) -> bytes | None:
-        """A PDF of one page with only the invisible text of a page. None for an empty page."""
-        dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
-        check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
-        pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
-        image: bytes = pixels.tobytes("pgm")
-        if image.endswith(image[-1:] * (pixels.width * pixels.height)):  # one color
-            return None
-        layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
-        command = [*self._command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
-        environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
-        done = subprocess.run(command, input=image, capture_output=True, env=environment, check=False)
-        if done.returncode:
-            raise StepFailed("Tesseract failed.")
-        return done.stdout
 
     def _add_layer(self, page: Page, layer: bytes, *, deskew: bool) -> bool:
         """Adds the text of a layer to a page; with `deskew`, its lines are level then. Returns whether there is any."""
@@ -81,6 +65,26 @@ class Recognizer:
         if deskew and (angle := median_low(angles)):
             self._writer.turn(page, angle)
         return True
+
+
+def recognized(page: pymupdf.Page, command: Sequence[str]) -> bytes | None:
+    """A PDF of one page with only the invisible text of a page. None for an empty page.
+
+    `command` starts Tesseract with its languages.
+    """
+    dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
+    check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
+    pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
+    image: bytes = pixels.tobytes("pgm")
+    if image.endswith(image[-1:] * (pixels.width * pixels.height)):  # one color
+        return None
+    layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
+    arguments = [*command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
+    environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
+    done = subprocess.run(arguments, input=image, capture_output=True, env=environment, check=False)
+    if done.returncode:
+        raise StepFailed("Tesseract failed.")
+    return done.stdout
 
 
 def _angles(layer: bytes) -> list[float]:

@@ -23,7 +23,7 @@ _MAX_BLOCKS = 400  # on a page; columns are not searched among more
 _SMALL = 0.85  # of the size of most text in a line: that of superscripts
 _RAISED = 0.2  # of that size, above its base line
 _LOWERED = 0.05
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Placed(Protocol):
@@ -71,7 +71,7 @@ def plain_blocks(page: pymupdf.Page) -> list[Block]:
     stored = [*text.this]
     blocks: list[Block] = []
     for *box, content, number, kind in text.extractBLOCKS():
-        lines = [line.rstrip() for line in _CONTROLS.sub("", content).removesuffix("\n").split("\n")]
+        lines = [line.rstrip() for line in CONTROLS.sub("", content).removesuffix("\n").split("\n")]
         block = Block(tuple(box), "\n".join(lines))
         if kind == pymupdf.mupdf.FZ_STEXT_BLOCK_TEXT and block.text.strip():
             may_have_columns = len(lines) > 1 and _is_running(block)
@@ -84,7 +84,7 @@ def plain_blocks(page: pymupdf.Page) -> list[Block]:
 def styled_blocks(page: pymupdf.Page, links: Sequence[tuple[pymupdf.Rect, str]] = ()) -> list[Block]:
     """As `plain_blocks`, but with lines in their styles. `links` are areas of the page, and where they lead."""
     kind = "rawdict" if links else "dict"
-    found: list[dict[str, Any]] = page.get_text(kind, flags=FLAGS | pymupdf.TEXT_COLLECT_STYLES)["blocks"]
+    found: list[dict[str, Any]] = page.get_text(kind, flags=FLAGS)["blocks"]
     blocks: list[Block] = []
     for one in found:
         lines = [_line(line, links) for line in one["lines"]]
@@ -143,14 +143,13 @@ def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> Bl
         style = Run(
             bold=bool(flags & pymupdf.TEXT_FONT_BOLD),
             italic=bool(flags & pymupdf.TEXT_FONT_ITALIC),
-            strike=bool(span["char_flags"] & pymupdf.mupdf.FZ_STEXT_STRIKEOUT),
             code=bool(flags & pymupdf.TEXT_FONT_MONOSPACED),
             position=_position(span, main),
         )
         parts = groupby(span["chars"], key=link_at) if links else [("", span["text"])]
         for link, part in parts:
             text = part if isinstance(part, str) else "".join(char["c"] for char in part)
-            runs.append(replace(style, text=_CONTROLS.sub("", text), link=link))
+            runs.append(replace(style, text=CONTROLS.sub("", text), link=link))
     found = Line(line["bbox"], merged(runs), round(main["size"], 1))
     return Block(found.box, found.text.rstrip(), (found,))
 
