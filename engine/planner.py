@@ -273,7 +273,7 @@ def cheapest_paths(
     """Returns the best path from `source` to every reachable format, which can include `source` itself.
 
     Dijkstra's algorithm over (loss, cost). A path has at least one step, so re-encoding a file in its own format is
-    not a special case. No path continues after a terminal step.
+    not a special case, unless it would lose a part of what it holds. No path continues after a terminal step.
 
     `requested` are names of options that the steps of a path should have, `transformed` those that the transforms of a
     format have. A path with more of them is better, unless it loses structure that another one keeps: a crop is no
@@ -295,7 +295,8 @@ def cheapest_paths(
     while heap:
         loss, cost, _, path = heappop(heap)
         reached = path[-1].target
-        if reached == source and not is_text and any(step.source.partial for step in path):
+        loses_parts = path[-1].loss >= Loss.STRUCTURE or any(step.source.partial for step in path)
+        if reached == source and loses_parts and not is_text:
             continue
         left = _left(missing, path, at_formats)
         rank = (loss // Loss.STRUCTURE, len(left), loss, cost)

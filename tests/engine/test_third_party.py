@@ -85,7 +85,7 @@ def test_each_built_in_format_that_content_shows_has_a_sample() -> None:
     assert {name: _REGISTRY.identify_content(content).name for name, content in samples.items()} == {
         name: name for name in samples
     }
-    assert _REGISTRY.formats.keys() - samples.keys() == {"csv", "md"}
+    assert _REGISTRY.formats.keys() - samples.keys() == {"csv", "json", "md"}
 
 
 def _state() -> dict[str, Any]:
