@@ -223,7 +223,7 @@ def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
 
 def test_pictures_in_a_text_have_a_limit() -> None:
     with pytest.raises(TooLarge, match="pictures"):
-        html.write.run(Blocks((par(Run(picture=Picture(bytes((256 << 20) + 1), "image/png"))),)))
+        html_text.write.run(Blocks((par(Run(picture=Picture(bytes((256 << 20) + 1), "image/png"))),)))
 
 
 def test_drawings_are_pixels_in_markdown() -> None:
