@@ -37,7 +37,7 @@ with lazy_imports():
     from plugins._office import references
     from plugins._pdf import passwords
 
-MODULES = ("plugins._fonts.choice", "plugins._office.references", *reading.MODULES)
+MODULES = ("plugins._fonts.choice", "plugins._office.references", "encodings.cp437", *reading.MODULES)
 TEMPLATE = "documents"
 COST = 10.0
 _SHORTEST_SIDE = 210.0  # mm, of most pages

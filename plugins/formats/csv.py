@@ -37,7 +37,7 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._blocks import sheets
 
-MODULES = ("plugins._blocks.sheets", *documents.MODULES)
+MODULES = ("plugins._blocks.sheets", "encodings.utf_16_le", *documents.MODULES)
 TEMPLATE = documents.TEMPLATE
 
 CSV = FileFormat("csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=any_of())

@@ -20,6 +20,8 @@ JSON = FileFormat(
     sniff=any_of(),  # any text can be JSON
     text_extensions=("json",),
 )
+MODULES = ("encodings.utf_8_sig",)
+
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _FIRST_SHEET = "Sheet1"
 _TYPES = MappingProxyType(

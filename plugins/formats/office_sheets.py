@@ -30,7 +30,7 @@ with lazy_imports():
     from plugins._office import references
     from plugins._pdf import passwords
 
-MODULES = ("plugins._blocks.sheets", *documents.MODULES)
+MODULES = ("plugins._blocks.sheets", "encodings.utf_16_le", *documents.MODULES)
 TEMPLATE = documents.TEMPLATE
 
 Values: TypeAlias = Annotated[

@@ -13,7 +13,12 @@ with lazy_imports():
     from plugins._blocks import text_writer
     from plugins._pdf.text import books, texts
 
-MODULES = ("plugins._pdf.text.books", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
+MODULES = (
+    "plugins._blocks.text_writer",
+    "plugins._pdf.text.books",
+    "plugins._pdf.text.texts",
+    "encodings.raw_unicode_escape",
+)
 TEMPLATE = "documents"
 _FONT_SIZE = 10.0
 _EMPTY_LINES = re.compile(r"\n(?:[ \t]*+\n)++")

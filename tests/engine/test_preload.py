@@ -42,7 +42,7 @@ from tests.support.samples.raw_samples import CAMERAS
 _REGISTRY = load_registry()
 _TEMPLATES = [
     *[("png", "jpeg", ""), ("cr2", "png", ""), ("pdf", "png", "documents"), ("jpeg", "pdf", "documents")],
-    *[("pdf", "html", "documents/vectors/web pages"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
+    *[("pdf", "html", "documents"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
     *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages")],
     *[
         ("svg", "avif", "svg"),

@@ -419,9 +419,9 @@ def test_each_format_becomes_pages_images_and_text(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("odt", {"docx", "xlsx", "ods", "csv"}),
-        ("xls", {"xlsx", "ods", "csv", "docx", "odt"}),
-        ("csv", {"xlsx", "ods", "csv", "docx", "odt"}),
+        ("odt", {"docx", "xlsx", "ods", "csv", "pptx"}),
+        ("xls", {"xlsx", "ods", "csv", "docx", "odt", "pptx"}),
+        ("csv", {"xlsx", "ods", "csv", "docx", "odt", "pptx"}),
         ("ppt", {"pptx", "odp", "xlsx", "ods", "csv", "docx", "odt"}),
     ],
 )
