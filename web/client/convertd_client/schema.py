@@ -96,7 +96,10 @@ class ConvertOptions(TypedDict, total=False):
     # Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits.
     values: Literal["shown", "raw"]
     sheet: str  # Name or number of the only sheet.
+    notes: bool  # Whether the notes of the speaker follow each slide.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
+    ocr: bool  # Recognizes the text of pages that have none.
+    language: str  # Languages of the text by their codes in Tesseract, the most frequent one first.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.
     # What is permitted without the owner's password, a list of print, copy, modify, annotate, forms; by default …
