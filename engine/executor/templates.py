@@ -140,7 +140,7 @@ class _Template:
                     os.close(each.status)
             preload.preload_template(name)
             _Template(socket.socket(fileno=control), self._base_folder, self._apply_layers).run()
-        except FileNotFoundError:
+        except (FileNotFoundError, ConnectionError):
             pass  # the server has ended, and removed the base folder
         except Exception:
             traceback.print_exc()

@@ -52,13 +52,14 @@ _CHARACTERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 _SEPARATORS = "\t;|,"  # the first wins among equally frequent ones
 _DECLARED = re.compile(r'"?sep=([^"\r\n])"?\r?\n', re.IGNORECASE)  # the first line, as Excel writes it
 _LINES = 20
+_MAX_FIELD = 1 << 30  # characters; a field can be as long as a file
 
 
 @conversion(CSV, BLOCKS, isolated=True)
 def read(data: bytes, *, encoding: Encoding | None = None) -> Blocks:
     """One table with the texts of the cells. The character between them is detected."""
     text = decode_text(data, encoding)
-    csv.field_size_limit(max(len(text), 1))  # a field can be as long as the file
+    csv.field_size_limit(_MAX_FIELD)
     if declared := _DECLARED.match(text):
         separator = declared[1]
         text = text[declared.end() :]

@@ -10,7 +10,7 @@ with lazy_imports():
     from plugins._pdf.text import slides
 
 MODULES = ("plugins._pdf.text.slides", "encodings.cp437", "encodings.raw_unicode_escape")
-TEMPLATE = "documents/slides"
+TEMPLATE = "documents"
 
 
 @conversion(DOCUMENT, PPTX, loss=Loss.STRUCTURE, cost=6, terminal=True)

@@ -323,7 +323,8 @@ def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
         graph.setdefault(step.source, []).append(step)
 
     for source in _FORMATS:
-        every = [walk for step in graph.get(source, []) for walk in _walks(graph, (step,))]
+        walks = (walk for step in graph.get(source, []) for walk in _walks(graph, (step,)))
+        every = [walk for walk in walks if walk[-1].target != source or walk[-1].loss < Loss.STRUCTURE]
         found = cheapest_paths(graph, source)
 
         assert set(found) == {walk[-1].target for walk in every}

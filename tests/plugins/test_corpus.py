@@ -45,7 +45,8 @@ _ANIMATED = ("avif", "gif", "jxl", "mp4", "png", "webm", "webp")
 _CLIPS, _MAX_SIDE = ("mp4", "webm"), 1920
 _LARGE_XPM = 300_000  # pixels; the independent reader takes minutes for a photo
 _XPM_SIZE = re.compile(rb'^"(\d+) (\d+) \d+ \d+', re.MULTILINE)
-_TEXTS = ("html", "md", "txt")
+_TEXTS = ("csv", "html", "json", "md", "txt")
+_DOCUMENTS = ("docx", "epub", "odp", "ods", "odt", "pptx", "xlsx")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 
 
@@ -78,6 +79,9 @@ async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, targe
         return
     if target in _TEXTS:
         assert job.output.read_text(encoding="utf-8")
+        return
+    if target in _DOCUMENTS:
+        assert _REGISTRY.identify(job.output).name == target
         return
     width, height = _expected_size(entry, source.name, target)
     if target == "xpm" and width * height > _LARGE_XPM:

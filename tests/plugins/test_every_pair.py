@@ -21,8 +21,13 @@ from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
 _TEXTS = {"html", "md", "txt"}
-_LAID_OUT = {"epub", "fb2", "html", "md", "mobi", "txt"}  # their pages have other sizes than the samples
-_PAIRS = [plan for plan in pairs_with_samples() if plan.target.name not in _TEXTS and plan.source.name not in _LAID_OUT]
+_DOCUMENTS = {"csv", "docx", "epub", "json", "odp", "ods", "odt", "pptx", "xlsx"}
+_LAID_OUT = {*_TEXTS, *_DOCUMENTS, "fb2", "mobi"}  # their pages have other sizes than the samples
+_PAIRS = [
+    plan
+    for plan in pairs_with_samples()
+    if plan.target.name not in _TEXTS | _DOCUMENTS and plan.source.name not in _LAID_OUT
+]
 _SAMPLE = sample_of(_PAIRS)
 _TOOLS = _REGISTRY.tools.items()
 _IMAGES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}

@@ -210,7 +210,7 @@ async def _refused(executor: LocalExecutor, data: bytes, name: str = "file", tar
     return raised.value.code, raised.value.reason or ""
 
 
-_TEXTS = {"fb2", "html", "md", "mobi", "txt"}
+_TEXTS = {"csv", "fb2", "html", "json", "md", "mobi", "txt"}
 
 
 @pytest.mark.parametrize(("data", "reason"), [(b"", "empty_file"), (b"just text", "unrecognized")])

@@ -77,7 +77,7 @@ class Pictures:
                 return None
             self._size += len(data)
             if self._size > _MAX_PICTURES:
-                raise TooLarge("The pictures of the document are too large.", reason="output")
+                raise TooLarge("The pictures of the document are too large.", reason="bytes")
             self._known[address] = image, Picture(data, media_type)
         known = self._known[address][1]
         width, height = round(box[2] - box[0], 1), round(box[3] - box[1], 1)

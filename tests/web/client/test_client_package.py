@@ -46,7 +46,7 @@ def test_the_options_are_those_of_all_conversions() -> None:
     registry = load_registry()
     declared: dict[str, Any] = {}
     for plan in registry.catalogue():
-        declared |= {name: hint(registry.options[name]) for name in plan.options}
+        declared |= {name: hint(registry.options[name]) for name in registry.pair_options(plan)}
 
     declared |= {"export_url": str, "export_headers": Mapping[str, str]}  # of each request with one result
     declared |= {
