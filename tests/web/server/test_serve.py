@@ -71,6 +71,7 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     assert "secret" not in log
 
 
+@pytest.mark.slow
 def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     keys = create_accounts(sqlite_url(tmp_path), 6)  # each needs a process of its own
     body = form(part(image_of("PNG"), 'name="file"; filename="a.png"'), TARGET)
