@@ -165,7 +165,7 @@ class LocalExecutor:
         self.pool = pool or WorkerPool(ForkServer(layers), workers, jobs_per_process)
         self._slots = asyncio.Semaphore(workers)
         self._cores = cores
-        self._tasks = 0  # that run or wait
+        self._tasks = 0  # The number of tasks that run or wait.
         self._assistants = set[asyncio.Task[None]]()
 
     async def start(self) -> None:

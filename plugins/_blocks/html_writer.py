@@ -28,7 +28,8 @@ _TAGS = MappingProxyType(
         "deleted": "del",
     }
 )
-_STYLES = ("link", "change", "bold", "italic", "underline", "strike", "position", "code")  # from outside to inside
+_STYLES = ("link", "change", "bold", "italic", "underline", "strike", "position", "code")
+"""Fields of runs, in the order in which their markup is nested, the outermost first."""
 _STYLE = """
 body { font-family: sans-serif; line-height: 1.4; max-width: 50em; margin: 1em auto; padding: 0 1em }
 pre, code { font-family: monospace; background: #f4f4f4; font-size: 0.9em }

@@ -19,7 +19,8 @@ from plugins._blocks.writing import Notes, Pictures, is_tight, safe_link, slug_o
 
 _MARKERS = MappingProxyType({"bold": ("**", "strong"), "italic": ("_", "em"), "strike": ("~~", "del")})
 _TAGS = MappingProxyType({"inserted": "ins", "deleted": "del", "superscript": "sup", "subscript": "sub"})
-_STYLES = ("link", "change", "bold", "italic", "strike", "underline", "position")  # from outside to inside
+_STYLES = ("link", "change", "bold", "italic", "strike", "underline", "position")
+"""Fields of runs, in the order in which their markup is nested, the outermost first."""
 _SPECIAL = re.compile(r"[\\`*\[\]<$|]|(?<!/)~|_(?!(?<=[^\W_]_)[^\W_])|&(?=#?\w+;)")
 _LINE_START = re.compile(
     r"^(?P<before>\d{1,9}(?=[.)](?:\s|$))|\[\^\d+\](?=:)|(?=#{1,6}(?:\s|$)|[-+:](?:\s|$)|[-=]+$|>))", re.MULTILINE

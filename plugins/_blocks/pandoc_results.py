@@ -13,9 +13,9 @@ _Edits: TypeAlias = Sequence[tuple[re.Pattern[bytes], bytes]]
 
 _SIDES = ("top", "left", "bottom", "right", "insideH", "insideV")
 _GRID = "".join(f'<w:{side} w:val="single" w:sz="4" w:space="0" w:color="auto"/>' for side in _SIDES)
-_STYLE = "Break"  # of paragraphs that begin a page
+_PAGE_BREAK = "Break"  # the name of the style
 _PAGE_STYLE = (
-    f'<style:style style:name="{_STYLE}" style:family="paragraph" style:parent-style-name="Standard">'
+    f'<style:style style:name="{_PAGE_BREAK}" style:family="paragraph" style:parent-style-name="Standard">'
     '<style:paragraph-properties fo:break-before="page"/></style:style>'
 )
 _ABOVE = MappingProxyType(
@@ -50,7 +50,7 @@ _TEXTS = MappingProxyType({"docx": "word/document.xml", "odt": "content.xml"})
 PAGE_BREAKS = MappingProxyType(
     {
         "docx": ("openxml", '<w:p><w:r><w:br w:type="page"/></w:r></w:p>'),
-        "odt": ("opendocument", f'<text:p text:style-name="{_STYLE}"/>'),
+        "odt": ("opendocument", f'<text:p text:style-name="{_PAGE_BREAK}"/>'),
         "epub3": ("html", '<div style="page-break-after: always"></div>'),
     }
 )

@@ -45,8 +45,8 @@ def extension(media_type: str) -> str:
 def adapt(picture: Picture, held: Set[str]) -> Picture | None:
     """The picture as a target holds it: as PNG, if its media type is none of `held`.
 
-    Issues a warning and returns None for one that cannot be decoded, such as a metafile. None for one that is
-    elsewhere, of which its reader has told.
+    Issues a warning and returns None for one that cannot be decoded, such as a metafile. Returns None for one that is
+    not in the document, for which its reader has issued a warning.
     """
     if picture.url:
         return None

@@ -44,7 +44,8 @@ class _Writer:
                 return separator.join(items)
             case Table():
                 caption = self._inline(block.caption) or block.name
-                return "\n".join(filter(None, (caption, *("\t".join(map(self._cell, row)) for row in block.grid()))))
+                rows = ["\t".join(map(self._cell, row)) for row in block.grid()]
+                return "\n".join(filter(None, [caption, *rows]))
             case Quote(content, kind):
                 title = [f"{kind.capitalize()}:"] if kind else []
                 return _indented("\n\n".join((*title, *self.parts(content))), _INDENT, _INDENT)

@@ -62,11 +62,16 @@ PANGO = Requirement(
     "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
+_OF_PAGES = (
+    "plugins._text.web_pages",
+    "plugins._pdf.text.texts",
+    "encodings.raw_unicode_escape",
+    *pdf_scans.MODULES,
+)
 MODULES = (
     "lxml.etree",
     "plugins._blocks.html_reader",
-    *("plugins._text.web_pages", "plugins._pdf.text.texts", "encodings.raw_unicode_escape") * PANGO.present,
-    *pdf_scans.MODULES * PANGO.present,
+    *(_OF_PAGES if PANGO.present else ()),
 )
 _MAX_ELEMENTS = 400_000  # of a page that is not laid out
 _READ = frozenset({"foreignObject"})  # what only browsers draw, but the reader reads
