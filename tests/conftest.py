@@ -49,7 +49,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Handles SIGINT, which shells ignore for commands in the background. Child processes would inherit that."""
+    """Handles SIGINT, which shells ignore for commands in the background. Child processes would inherit that.
+
+    Servers load the libraries of a family with its first file: most of them end before they convert any.
+    """
+    os.environ.setdefault("CONVERTD_TEMPLATES_AHEAD", "false")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
