@@ -18,7 +18,8 @@ from pydantic.fields import FieldInfo
 
 from engine.errors import InvalidOption
 
-OptionValue: TypeAlias = str | int | float | bool
+OptionValue: TypeAlias = str | int | float | bool | Any
+"""The value of an option: a plain one, or a list or dict of JSON values."""
 OptionValues: TypeAlias = Mapping[str, OptionValue]
 """The values of options by name, as they travel from a request to the steps of a task."""
 
@@ -26,7 +27,15 @@ NO_OPTIONS: OptionValues = {}
 
 M = TypeVar("M")
 
-_JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
+_JSON_TYPES = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+}
+_COLLECTIONS = {"array": "a list", "object": "an object"}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _MAX_NAME = 50  # characters of an unknown name that are compared and returned
 _FILE_ID = "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"
@@ -106,11 +115,12 @@ class Option:
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the value: type, range and description. The default is not part of it."""
-        return self._adapter.json_schema()
+        schema: dict[str, Any] = self._adapter.json_schema()
+        return {name: _inlined(part, schema) for name, part in schema.items() if name != "$defs"}
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self.type, config=ConfigDict(strict=True))
+        return TypeAdapter(self.type, config=ConfigDict(strict=True, extra="forbid"))
 
     def limited(self, limit: Any) -> Option:
         """The option with fewer values: the values of a Literal, or values within the limits of a pydantic Field."""
@@ -134,6 +144,8 @@ class Option:
         if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
             return ", ".join(map(str, choices))
         limits = _range_text(_limits(schema, "minimum", "maximum")).removeprefix(" from ").removeprefix(" of ")
+        if schema["type"] in _COLLECTIONS:
+            return f"JSON such as {_example(schema)}"
         if limits or schema["type"] != "string":
             return limits or {"boolean": "true, false"}.get(schema["type"], str(schema["type"]))
         return f"text such as {schema['examples'][0]}" if "examples" in schema and not self.secret else "text"
@@ -150,7 +162,7 @@ class Option:
         """
         kind = self.schema["type"]
         if from_text and isinstance(value, str) and kind != "string":
-            value = read_boolean(value) if kind == "boolean" else _read_number(value)
+            value = _READERS.get(kind, _read_number)(value)
         if kind == "string" and type(value) is int and not self.secret:
             value = str(value)  # such as the number of a page
         if type(value) not in _JSON_TYPES[kind]:  # booleans are integers for Python
@@ -162,8 +174,15 @@ class Option:
             if problem["type"] == "value_error":  # raised by a validator in the annotation
                 message = f"{self.name} {problem['ctx']['error']}"
                 raise InvalidOption(message, reason="malformed", param=self.name) from None
+            if problem["loc"]:
+                raise self._part_error(problem) from None
             raise self._error(value) from None
         return valid
+
+    def _part_error(self, problem: Mapping[str, Any]) -> InvalidOption:
+        """The error of a part of JSON, which the message names, such as `pages[0].rotate`."""
+        place = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in problem["loc"])
+        return InvalidOption(f"{self.name}{place}: {problem['msg']}.", reason="malformed", param=self.name)
 
     def _error(self, value: object) -> InvalidOption:
         schema = self.schema
@@ -182,6 +201,13 @@ class Option:
         elif kind == "boolean":
             reason = "malformed"
             expected = "be true or false"
+        elif kind in _COLLECTIONS and type(value) in _JSON_TYPES[kind]:
+            limits = _limits(schema, "minItems", "maxItems") or _limits(schema, "minProperties", "maxProperties")
+            reason = "out_of_range"
+            expected = f"have a number of entries{_range_text(limits)}"
+        elif kind in _COLLECTIONS:
+            reason = "malformed"
+            expected = f"be {_COLLECTIONS[kind]} in JSON, such as {_example(schema)}"
         elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
             limits = _limits(schema, "minLength", "maxLength")
             reason = "out_of_range"
@@ -213,6 +239,11 @@ def _value_text(value: OptionValue) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
+def _example(schema: Mapping[str, Any]) -> str:
+    """The first example of a list or an object, or an empty one, as JSON."""
+    return json.dumps(next(iter(schema.get("examples", ())), [] if schema["type"] == "array" else {}))
+
+
 def _limits(schema: Mapping[str, Any], minimum: str, maximum: str) -> dict[str, Any]:
     return {name: schema[key] for name, key in (("min", minimum), ("max", maximum)) if key in schema}
 
@@ -240,6 +271,31 @@ def _read_number(text: str) -> OptionValue:
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?([eE][-+]?[0-9]{1,3})?", text) else text
 
 
+def _read_json(text: str) -> object:
+    """The list or object that a text field of a form is in JSON; otherwise `text`."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # raises for halves of characters, too
+        return value
+    return text
+
+
+_READERS: Mapping[str, Callable[[str], object]] = MappingProxyType(
+    {"boolean": read_boolean, "array": _read_json, "object": _read_json}
+)
+
+
+def _inlined(part: Any, schema: Mapping[str, Any]) -> Any:
+    """A part of a schema, with definitions of the schema instead of references to them."""
+    if isinstance(part, list):
+        return [_inlined(one, schema) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _inlined(schema["$defs"][part["$ref"].rpartition("/")[2]], schema)
+    return {name: _inlined(one, schema) for name, one in part.items()}
+
+
 class Parameters(NamedTuple):
     """The keyword-only parameters of a step.
 
@@ -256,7 +312,8 @@ def read_parameters(function: Callable[..., Any]) -> Parameters:
     """Returns the parameters of a step.
 
     Raises TypeError for other parameters than the payload and options, and for an option whose annotation is not str,
-    int, float, bool or a Literal of one of them, with a range, a description and None at most.
+    int, float, bool, a Literal of one of them, or a list or dict of JSON values, with a range, a description and None
+    at most.
     """
     keywords = _read_keywords(function)
     names = next((name for name, (_, kind) in keywords.items() if _mark(kind, _InputNames) is not None), None)
@@ -318,8 +375,8 @@ def _read_option(name: str, default: Any, annotation: Any) -> Option:
         return Option(name, Annotated[str, named], file=file)
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     kinds = {type(value) for value in get_args(kind)} if get_origin(kind) is Literal else {kind}
-    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-        raise TypeError(f"the option {name} is not a plain value")
+    if get_origin(kind) not in (list, dict) and (len(kinds) > 1 or not kinds <= {str, int, float, bool}):
+        raise TypeError(f"the option {name} is not a plain value, a list or a dict")
     required = default is Parameter.empty
     inherited = _mark(annotation, Inherited) is not None
     return Option(name, annotation, None if required else default, required, inherited=inherited)

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from engine.conversions import AnyConversion, AnyTransform, Conversion, FidelityWarning
 from engine.frames import Frame
 from engine.media import Raster
-from engine.options import OptionValue, OptionValues
+from engine.options import OptionValues
 from engine.planner import Plan
 
-_Step: TypeAlias = tuple[AnyConversion | AnyTransform, frozenset[tuple[str, OptionValue]]]
+_Step: TypeAlias = tuple[AnyConversion | AnyTransform, frozenset[tuple[str, str]]]
 _Path: TypeAlias = tuple[_Step, ...]
 _Warnings: TypeAlias = Sequence[FidelityWarning]
 
@@ -45,7 +45,9 @@ class SharedSteps:
         """Keys of the results of the steps before the encoder: each step and the ones before it, with their options."""
         steps = plan.steps[: plan.encoder_position] if plan.tool is None else ()
         names = [(step, step.options.keys() & options.keys() - self.hints(step)) for step in steps]
-        keys: list[_Path] = [((step, frozenset((name, options[name]) for name in found)),) for step, found in names]
+        keys: list[_Path] = [
+            ((step, frozenset((name, repr(options[name])) for name in found)),) for step, found in names
+        ]
         return list(accumulate(keys))
 
     def hints(self, step: AnyConversion | AnyTransform) -> frozenset[str]:

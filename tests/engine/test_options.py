@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from engine import InvalidOption, PageRanges, option_types
 from engine.executor import Task
@@ -30,6 +31,13 @@ def _even(value: int) -> int:
 Level: TypeAlias = Annotated[int, Field(ge=1, le=9, description="A level.")]
 
 
+class Part(TypedDict):
+    """A part of a list."""
+
+    file: NotRequired[Annotated[int, Field(ge=0)]]
+    turn: NotRequired[Literal[90, 180]]
+
+
 Even: TypeAlias = Annotated[int, AfterValidator(_even)]
 
 
@@ -41,6 +49,8 @@ _TYPES: dict[str, Any] = {
     "mode": Literal["fast", "small"],
     "angle": Literal[0, 90],
     "even": Even,
+    "parts": Annotated[list[Part], Field(max_length=2, examples=[[{"file": 0}]])],
+    "fields": Annotated[dict[str, str | bool], Field(description="Values by name.")],
     "pages": option_types.Pages,
     "background": option_types.Background,
     "secret": option_types.Password,
@@ -77,7 +87,7 @@ def _any_keyword(data: bytes, **options: int) -> bytes:
     return data
 
 
-def _list(data: bytes, *, levels: list[int]) -> bytes:
+def _list(data: bytes, *, levels: tuple[int, ...]) -> bytes:
     return data
 
 
@@ -106,6 +116,8 @@ def test_other_parameters_are_refused(function: Callable[..., Any]) -> None:
         ("mode", "fast"),
         ("angle", 90),
         ("even", 2),
+        ("parts", [{"file": 1}, {"turn": 90}]),
+        ("fields", {"name": "Ö", "on": False}),
         ("pages", "all"),
         ("pages", "3,1-2"),
         ("background", "#fff"),
@@ -134,6 +146,12 @@ def test_valid_values(name: str, value: object) -> None:
         ("angle", 45, "unknown", "angle must be one of 0, 90.", {"available": [0, 90]}),
         ("angle", False, "unknown", "angle must be one of 0, 90.", {"available": [0, 90]}),
         ("even", 3, "malformed", "even must be even.", {}),
+        ("parts", "[]", "malformed", 'parts must be a list in JSON, such as [{"file": 0}].', {}),
+        ("parts", [{}, {}, {}], "out_of_range", "parts must have a number of entries of at most 2.", {"max": 2}),
+        ("parts", [{}, {"turn": 45}], "malformed", "parts[1].turn: Input should be 90 or 180.", {}),
+        ("parts", [{"page": 1}], "malformed", "parts[0].page: Extra inputs are not permitted.", {}),
+        ("parts", [{"file": "0"}], "malformed", "parts[0].file: Input should be a valid integer.", {}),
+        ("fields", [], "malformed", "fields must be an object in JSON, such as {}.", {}),
         ("pages", 2.5, "malformed", "pages must be a string.", {}),
         ("pages", "0", "out_of_range", "pages must be numbers from 1, ranges from low to high.", {"value": "0"}),
         ("secret", "x" * 129, "out_of_range", "secret must have at most 128 characters.", {"max": 128}),
@@ -169,6 +187,8 @@ def test_invalid_values(name: str, value: object, reason: str, message: str, det
         ("mode", "small", "small"),
         ("pages", "1", "1"),
         ("secret", "true", "true"),
+        ("parts", '[{"file": 1}]', [{"file": 1}]),
+        ("fields", '{"on": true}', {"on": True}),
         ("background", "#fff", "#fff"),
     ],
 )
@@ -189,6 +209,10 @@ def test_text_is_read_as_json(name: str, text: str, value: object) -> None:
         ("level", "9" * 5000),
         ("on", "2"),
         ("on", ""),
+        ("parts", "[{"),
+        ("parts", "[" * 5000),
+        ("fields", '{"name": "\\ud800"}'),
+        ("fields", '{"name": NaN}'),
     ],
 )
 def test_malformed_text(name: str, text: str) -> None:
@@ -206,6 +230,7 @@ def test_malformed_text(name: str, text: str) -> None:
         ("mode", "fast, small"),
         ("angle", "0, 90"),
         ("even", "integer"),
+        ("parts", 'JSON such as [{"file": 0}]'),
         ("pages", "text such as 2-5,8"),
         ("secret", "text"),
     ],
@@ -231,8 +256,9 @@ def test_the_schema_accepts_what_validation_accepts() -> None:
 
     level = {"type": "integer", "minimum": 1, "maximum": 9, "description": "A level.", "default": 5}
     assert schema["properties"]["level"] == level
-    assert validator.is_valid({"level": 9, "mode": "fast", "background": "#fff"})
-    for wrong in ({}, {"level": 10}, {"level": 5, "mode": "slow"}, {"level": 5, "color": 1}):
+    assert validator.is_valid({"level": 9, "mode": "fast", "background": "#fff", "parts": [{"turn": 90}]})
+    wrong_part = {"level": 5, "parts": [{"turn": 45}]}
+    for wrong in ({}, {"level": 10}, {"level": 5, "mode": "slow"}, {"level": 5, "color": 1}, wrong_part):
         assert not validator.is_valid(wrong)
 
 

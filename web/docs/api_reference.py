@@ -204,7 +204,7 @@ class _Reader:
         return Call(
             method=method.upper(),
             url=server["url"] + re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path),
-            form={name: str(value) for name, value in values.items()} if media_type == _FORM else {},
+            form={name: _text(value) for name, value in values.items()} if media_type == _FORM else {},
             files=tuple(files),
             body=values if media_type == _JSON else None,
             needs_key=needs_key,
@@ -219,6 +219,11 @@ def _given(schema: Schema) -> Schema:
         values = {"enum": [value for value in schema["enum"] if value is not None]} if "enum" in schema else {}
         return {**schema, **values, "type": kinds if len(kinds) > 1 else kinds[0]}
     return schema
+
+
+def _text(value: object) -> str:
+    """The value as a field of a form: strings as they are, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _is_file(schema: Schema) -> bool:
