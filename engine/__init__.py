@@ -73,6 +73,7 @@ from engine.media import Raster as Raster
 from engine.options import Inherited as Inherited
 from engine.options import InputFile as InputFile
 from engine.options import InputNames as InputNames
+from engine.options import NamedFile as NamedFile
 from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues

@@ -355,6 +355,10 @@ class Tool(Generic[T]):
         """Whether the tool takes more than one file."""
         return self.inputs[-1] > 1
 
+    def takes_any(self, name: str) -> bool:
+        """Whether the parameter of this name takes files of any format."""
+        return name in self.files and self.files[name].format is None
+
     def __str__(self) -> str:
         return self.name
 

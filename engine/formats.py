@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
 from itertools import chain
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -256,3 +256,7 @@ class AnyOf(Declared):
 def any_of(*sniffers: Sniffer) -> Sniffer:
     """A sniffer that returns the highest score of several; 0 without any, for a format that no content shows."""
     return AnyOf(*sniffers)
+
+
+ANY_FILE: Final = FileFormat("file", media_type="application/octet-stream", extensions=("bin",), sniff=any_of())
+"""The format of a file that a tool takes as it is."""

@@ -44,16 +44,26 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
+class NamedFile:
+    """A file of any format, with the name that the client gave it, which is untrusted and has its extension."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
 class InputFile:
     """Marks a keyword-only parameter as a file: `stamp: Annotated[Raster, InputFile(RASTER, "A sentence.")]`.
 
-    `format` is the format in memory of the payload that the tool or transform receives. A transform receives one of the
-    `names` as text if a request gives that instead of a file.
+    `format` is the format in memory of the payload that the tool or transform receives; a tool receives a NamedFile if
+    it is None, and a list if the `maximum` number of files is above 1. A transform receives one of the `names` as text
+    if a request gives that instead of a file.
     """
 
     format: Any
     description: str
     names: tuple[str, ...] = ()
+    maximum: int = 1
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from time import perf_counter
 from typing import Annotated, Any, TypeAlias
 
@@ -30,7 +30,7 @@ from engine.errors import ConversionError, CorruptInput, InvalidOption, StepFail
 from engine.file_names import FILENAME
 from engine.formats import FileFormat
 from engine.media import Raster
-from engine.options import NO_OPTIONS, OptionValues
+from engine.options import NO_OPTIONS, NamedFile, OptionValues
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.page_ranges import PageRanges
 from engine.page_sharing import PageSharing
@@ -108,7 +108,7 @@ def run(
         warnings.simplefilter("always")
         check_options(plan, options)
         checked = len(caught)
-        payloads, files = open_inputs(plan, inputs, options, trace)
+        payloads, files = open_inputs(plan, inputs, options, trace, names)
         if len(payloads) > 1:
             _forget_partly_ignored(caught, checked, len(payloads))
         parts = _apply_tool(plan, payloads, files, options, timings, facts=facts, names=names)
@@ -228,7 +228,7 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
 
 
 def open_inputs(
-    plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]
+    plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing], names: tuple[str, ...] = ()
 ) -> tuple[list[Any], dict[str, Any]]:
     """Refuses truncated inputs, and runs the openings.
 
@@ -255,7 +255,17 @@ def open_inputs(
                 error.details["index"] = len(payloads)
             raise
         payloads.append(payload if name is None else of_file(payload, name))
-    return payloads[:additional], dict(zip(plan.file_names, payloads[additional:], strict=True))
+    return payloads[:additional], _by_parameter(plan, payloads[additional:], names[additional:])
+
+
+def _by_parameter(plan: Plan, payloads: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """The payloads of additional files by the names of their parameters. `names` are those of the files."""
+    found: dict[str, Any] = {}
+    for parameter, payload, name in zip_longest(plan.file_names, payloads, names):
+        declared = plan.tool.files[parameter] if plan.tool else None
+        value = NamedFile(name or parameter, payload) if declared and declared.format is None else payload
+        found[parameter] = [*found.get(parameter, ()), value] if declared and declared.maximum > 1 else value
+    return found
 
 
 def _apply_tool(
@@ -275,7 +285,7 @@ def _apply_tool(
     if tool is None:
         yield None, payloads[0], None
         return
-    files = {**files, tool.names_parameter: names} if tool.names_parameter else files
+    files = {**files, tool.names_parameter: names[: len(payloads)]} if tool.names_parameter else files
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
     with step_errors(tool):

@@ -282,9 +282,9 @@ class Registry:
                 additional.append(self._opening(source, files[file].format))
         return replace(plan, sources=sources, openings=(*plan.openings, *additional), file_names=file_names)
 
-    def _opening(self, source: FileFormat, format: AnyFormat) -> Conversions:
-        """The path from a file to the payload of a tool. Raises UnknownFormat."""
-        if source == format:
+    def _opening(self, source: FileFormat, format: AnyFormat | None) -> Conversions:
+        """The path from a file to the payload of a tool, which without a format is the file. Raises UnknownFormat."""
+        if format is None or source == format:
             return ()
         path = self.path(source, format)
         if not path:

@@ -28,7 +28,7 @@ from engine.sandbox import SandboxReport
 MAX_MESSAGE = 64 << 10
 """Bytes of a request or a reply; a socket passes about three times as many in one message."""
 
-_MAX_NAME = 200  # characters of the name of an input
+_MAX_NAME = 255  # characters of the name of an input
 
 DEFAULT_NAME = "page"
 """The name of files in a ZIP whose input has no name."""
@@ -79,7 +79,8 @@ class Task:
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. Its process is forked from the `template`; with `own_process`, it is new, and ends after
-    the task. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
+    the task. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs,
+    with an extension only for the last ones.
     With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in

@@ -23,6 +23,7 @@ from engine.executor import tasks
 from engine.executor.result_files import ResultWriter, page_name
 from engine.executor.several import heaviest, plan_outputs, write_outputs
 from engine.executor.tasks import Identification, PlannedOutput, Request, Task, TaskLimits, TaskOutput, TaskResult
+from engine.formats import ANY_FILE
 from engine.media import Raster
 from engine.options import OptionValues
 from engine.page_sharing import PageSharing
@@ -128,7 +129,7 @@ class Worker:
         registry = load_registry()
         if task.outputs:
             return self._run_outputs(registry, task, descriptors, limit_memory)
-        sources = [registry.formats[name] for name in task.inputs]
+        sources = [registry.formats.get(name, ANY_FILE) for name in task.inputs]
         # The sender has validated the options. To do so here would take 2 ms of each new process.
         plan = registry.plan(sources, task.target, task.tool, task.options, task.file_names, validated=True)
         if not plan.programs:

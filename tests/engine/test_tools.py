@@ -14,7 +14,9 @@ from engine import (
     FileFormat,
     Format,
     InputFile,
+    InputNames,
     InvalidOption,
+    NamedFile,
     Signature,
     ToolResult,
     UnknownFormat,
@@ -24,6 +26,7 @@ from engine import (
 )
 from engine.errors import StepFailed
 from engine.executor.worker import convert
+from engine.formats import ANY_FILE
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 
@@ -90,6 +93,15 @@ def pack(payloads: list[list[bytes]], *, upper: Literal["a", "b"] = "a") -> Tool
     return ToolResult(files=files)
 
 
+Notes = Annotated[list[NamedFile], InputFile(None, "Files of any format.", maximum=2)]
+
+
+@tool("enclose", _LINES, title="Enclose", sources=(_TXT,))
+def enclose(lines: list[bytes], *, notes: Notes = (), names: InputNames = ()) -> list[bytes]:  # type: ignore[assignment]
+    """Appends names and contents of files."""
+    return [*(name.encode() for name in names), *lines, *(b"%s=%s" % (one.name.encode(), one.data) for one in notes)]
+
+
 @tool("same", _TXT, title="Same", sources=(_TXT,), encodes=True)
 def same(data: bytes) -> EncodedFile:
     """The file itself."""
@@ -98,7 +110,7 @@ def same(data: bytes) -> EncodedFile:
     return EncodedFile(data, pages=data.count(b" ") + 1)
 
 
-_PLUGIN = Plugin("text", "Text", (split, note, join), (chain, words, sign, pack, same))
+_PLUGIN = Plugin("text", "Text", (split, note, join), (chain, words, sign, pack, enclose, same))
 _REGISTRY = Registry([_PLUGIN])
 
 
@@ -143,6 +155,15 @@ def test_a_additional_file_is_opened_for_its_parameter() -> None:
     assert [*plan.tool.options] == ["upper"]
     assert pipeline.run(plan, [b"txt:a", b"note:b"], {"upper": True}).data == b"txt:a NOTE:B"
     assert pipeline.run(_REGISTRY.plan([_TXT], "txt", "sign"), [b"txt:a"]).data == b"txt:a nobody"
+
+
+def test_several_files_of_any_format_have_their_names() -> None:
+    plan = _REGISTRY.plan([_TXT, ANY_FILE, ANY_FILE], "txt", "enclose", {}, ("notes", "notes"))
+
+    result = pipeline.run(plan, [b"txt:a", b"1", b"\0"], names=("main", "x.xml", "y.bin"))
+
+    assert result.data == b"txt:main a x.xml=1 y.bin=\0"
+    assert pipeline.run(plan, [b"txt:a", b"1", b"2"]).data == b"txt:a notes=1 notes=2"
 
 
 def test_a_plan_is_printed_as_its_path() -> None:

@@ -24,9 +24,11 @@ def _strings(value: object) -> Sequence[str]:
     return value
 
 
-def _files(value: object) -> Mapping[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise PydanticCustomError("malformed", "must be an object of strings.")
+def _files(value: object) -> Mapping[str, str | Sequence[str]]:
+    items = list(value.values()) if isinstance(value, dict) else [None]
+    texts = [text for item in items for text in (item if isinstance(item, list) else [item])]
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in texts):
+        raise PydanticCustomError("malformed", "must be an object of strings, or of lists of strings.")
     return value
 
 
@@ -44,7 +46,7 @@ _PATH = "A file in the folder that this server may use."
 _NAME = "The name of the file in `data`; its extension identifies text formats."
 _OUTPUT = "The file to write. By default, it is next to `path`; without `path`, the result is returned, or stored by "
 _OUTPUT += "the server."
-_ADDITIONAL = "Additional files of the tool by name, such as `stamp`: the path, or `data:` and Base64."
+_ADDITIONAL = "Additional files of the tool by name, such as `stamp`: the path, or `data:` and Base64, or a list."
 
 
 class FileArguments(RequestModel):
@@ -89,7 +91,7 @@ class ToolArguments(FileArguments, OutputArguments):
     urls: _Strings | None = Field(
         None, description="Several files, in order.", examples=[["https://example.com/a.pdf"]]
     )
-    files: Annotated[Mapping[str, str], field_type(_files, dict[str, str])] = Field(
+    files: Annotated[Mapping[str, str | Sequence[str]], field_type(_files, dict[str, str | list[str]])] = Field(
         {}, description=_ADDITIONAL, examples=[{"stamp": "mark.png"}]
     )
     options: Annotated[Mapping[str, Any], field_type(_object, dict[str, Any])] = Field(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Call:
-    """A conversion, or a tool on files, `additional` ones by the names of their parameters.
+    """A conversion, or a tool on files, `additional` ones with the names of their parameters.
 
     The result is written to `output`, or stored by the server. A `dry_run` only inspects the file.
     """
@@ -56,7 +56,7 @@ class Call:
     target: str
     options: OptionValues
     tool: str | None = None
-    additional: Mapping[str, Source] = field(default_factory=dict)
+    additional: Sequence[tuple[str, Source]] = ()
     output: Path | None = None
     overwrite: bool = False
     background: bool = False
@@ -98,6 +98,14 @@ class Files:
         if not found.is_relative_to(root):
             raise AgentError("forbidden_path", f"{path} is outside of {root}, the folder of this server.")
         return found
+
+
+def by_name(files: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
+    """The files of each name, in their order."""
+    found: dict[str, list[Any]] = {}
+    for name, file in files:
+        found.setdefault(name, []).append(file)
+    return found
 
 
 def load(module: str) -> Any:

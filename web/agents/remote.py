@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from convertd_client import AsyncClient, ConvertdError, Job
-from web.agents.calls import MAX_RETURNED, AgentError, Call, Source
+from web.agents.calls import MAX_RETURNED, AgentError, Call, Source, by_name
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class RemoteBackend:
     async def run(self, call: Call) -> dict[str, Any]:
         """Runs a conversion or a tool as a job, or inspects a file."""
         source = call.sources[0]
-        options = {**call.options, **{name: _content(one) for name, one in call.additional.items()}}
+        options: dict[str, Any] = {**call.options, **by_name((name, _content(one)) for name, one in call.additional)}
         if call.dry_run:
             found = self._client.inspect(_content(source), call.target, url=source.url, name=_name(source), **options)
             return asdict(await _asked(found))

@@ -111,7 +111,7 @@ class AgentTools:
         known = self._registry.options
         valid = validate_options(known, options)
         paths = [name for name, value in valid.items() if self._files.root is not None and known[name].is_file(value)]
-        additional = {name: self._additional(name, str(valid.pop(name))) for name in paths}
+        additional = [(name, self._additional(name, str(valid.pop(name)))) for name in paths]
         return target, Call(sources, target.name if target else name, valid, additional=additional)
 
     async def _run_tool(self, given: ToolArguments, _options: Mapping[str, object]) -> dict[str, Any]:
@@ -125,7 +125,11 @@ class AgentTools:
             tool.target.name,
             validate_options(self._registry.tool_options(tool.name), given.options),
             tool=tool.name,
-            additional={name: self._additional(name, value) for name, value in given.files.items()},
+            additional=[
+                (name, self._additional(name, value))
+                for name, values in given.files.items()
+                for value in ([values] if isinstance(values, str) else values)
+            ],
             output=self._place(given, sources[0], tool.target.extensions[0], f"-{tool.name}"),
             overwrite=given.overwrite,
             background=given.as_job,
@@ -202,5 +206,6 @@ def _describe(tool: AnyTool, options: Mapping[str, Option]) -> str:
     """A line about a tool: its files, what it does, and its options."""
     count = f"{tool.inputs[0]} to {tool.inputs[-1]} files" if tool.takes_several else "1 file"
     listed = [f"{option.name} ({option.values}{', required' * option.required})" for option in options.values()]
-    files = "".join(f"; additional file {name}" for name in tool.files)
+    counts = {name: f"up to {one.maximum} files" if one.maximum > 1 else "file" for name, one in tool.files.items()}
+    files = "".join(f"; additional {count} {name}" for name, count in counts.items())
     return f"- {tool.name}, {count}, {tool.reads}: {tool.summary} Options: {', '.join(listed) or 'none'}{files}."

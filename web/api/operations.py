@@ -296,7 +296,10 @@ def tool_operation(tool: AnyTool) -> Operation:
         form=FormFields(
             file,
             ToolFields,
-            additional=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
+            additional=tuple(
+                FileField(name, one.description, 0, one.maximum, (f"{name}[]",) if one.maximum > 1 else ())
+                for name, one in tool.files.items()
+            ),
             urls=UrlsFields if tool.takes_several else UrlFields,
         ),
         tool=tool,

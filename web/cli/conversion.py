@@ -121,7 +121,7 @@ def _with_files(
     for path in files.values():
         path.open("rb").close()
     others = {name: value for name, value in options.items() if name not in files}
-    return [replace(task, files=files) for task in tasks], others
+    return [replace(task, files=[*files.items()]) for task in tasks], others
 
 
 def _check_mode(tasks: Sequence[ConversionTask], mode: Mode) -> None:
@@ -149,7 +149,7 @@ def _with_files_of_outputs(
         _, others = _with_files(registry, (), one.options)
         own = {name: str(value) for name, value in one.options.items() if name not in others}
         files |= {conversion_plan.own_file(name, value): Path(value) for name, value in own.items()}
-    return [replace(task, files={**task.files, **files}) for task in tasks]
+    return [replace(task, files=[*task.files, *files.items()]) for task in tasks]
 
 
 async def _run_remotely(

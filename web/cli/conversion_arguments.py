@@ -1,7 +1,7 @@
 """Values of the commands that convert files: arguments as given, and the tasks that follow from them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine import FileFormat, any_of
@@ -41,13 +41,13 @@ class Arguments:
 
 @dataclass(frozen=True)
 class ToolArguments:
-    """The arguments of a tool, as given. `files` are its additional files by name. The others are as in Arguments."""
+    """The arguments of a tool, as given. `files` are its additional files with their names; else as in Arguments."""
 
     tool: str
     paths: Sequence[Path]
     output: Path
     overwrite: bool | None
-    files: Mapping[str, Path]
+    files: Sequence[tuple[str, Path]]
     folder: bool = False
 
 
@@ -55,7 +55,8 @@ class ToolArguments:
 class ConversionTask:
     """A file to convert, the output format, and the output file, None for standard output.
 
-    With a tool, `inputs` can be several files. `files` are additional files of the tool or of options by name. `label`
+    With a tool, `inputs` can be several files. `files` are additional files of the tool or of options, with
+    their names. `label`
     names the input in messages. The format of the first input is detected by its content and its filename `name`; it
     is `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None:
     fail. `named`: the result has its own name, in the folder of the output.
@@ -69,7 +70,7 @@ class ConversionTask:
     overwrite: bool | None
     source_format: FileFormat | None = None
     tool: str | None = None
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Sequence[tuple[str, Path]] = ()
     url: str | None = None
     named: bool = False
 

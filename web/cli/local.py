@@ -17,6 +17,7 @@ from engine.errors import UnknownFormat
 from engine.executor import Executor, Task, TaskOutput, TaskResult
 from engine.executor.tasks import PlannedOutput, task_of
 from engine.file_names import FILENAME, file_name
+from engine.formats import ANY_FILE
 from engine.lazy import lazy_imports
 from engine.outcome import Outcome
 from engine.registry import Registry
@@ -79,13 +80,16 @@ def make_plans(
         if task.source_format is None or error.reason == "empty_file":
             raise
         formats = [task.source_format]
-    formats += [registry.identify(path) for path in (*others, *task.files.values())]
+    formats += [registry.identify(path) for path in others]
+    names = tuple(name for name, _ in task.files)
+    tool = registry.tools.get(task.tool or "")
+    formats += [ANY_FILE if tool and tool.takes_any(name) else registry.identify(path) for name, path in task.files]
     if outputs is None and task.target != AUTO_FORMAT:
-        plan = registry.plan(formats, task.target, task.tool, options, tuple(task.files))
-        files = tuple(range(len(formats))), tuple(task.files)
+        plan = registry.plan(formats, task.target, task.tool, options, names)
+        files = tuple(range(len(formats))), names
         return (PlannedOutput((plan,), TaskOutput((plan.target.name,), options, None, *files)),)
     listed = conversion_plan.read_outputs(registry.options, json.loads(outputs or "[]"), options)
-    return conversion_plan.plan_outputs(registry, formats, task.target.name, options, listed, tuple(task.files))
+    return conversion_plan.plan_outputs(registry, formats, task.target.name, options, listed, names)
 
 
 async def convert_task(
@@ -95,7 +99,7 @@ async def convert_task(
     try:
         with temporary_path(task.output) as path:
             with path.open("x+b") as file:
-                names = [path.stem for path in task.inputs]
+                names = [path.stem for path in task.inputs] + [path.name for _, path in task.files]
                 job = task_of(planned, Path(task.name).stem, input_names=names)
                 result = await _run_job(executor, task, job, file)
             outcome = _named(task, planned, options, result.outcome)
@@ -136,7 +140,7 @@ async def _run_job(
     executor: Executor, task: ConversionTask, job: Task, output: IO[bytes], needed: Sequence[int] | None = None
 ) -> TaskResult:
     """Runs a job on all files of a task, or on those with the `needed` indexes."""
-    paths = [*task.inputs, *task.files.values()]
+    paths = [*task.inputs, *(path for _, path in task.files)]
     paths = paths if needed is None else [paths[index] for index in needed]
     with ExitStack() as stack:
         sources = [stack.enter_context(path.open("rb")) for path in paths]

@@ -67,12 +67,14 @@ class LocalBackend:
             return values
 
     async def _run(self, call: Call, folder: Path) -> CommandResult:
-        target = self._registry.format(call.target)
+        target = self._registry.tools[call.tool].target if call.tool else self._registry.format(call.target)
         if target is None:
             message = f"{call.target} is not a known format; list_formats lists them."
             raise AgentError("unsupported_conversion", message, param="output_format")
         inputs = tuple(_path(source, folder / f"input-{number}") for number, source in enumerate(call.sources))
-        additional = {name: _path(source, folder / f"further-{name}") for name, source in call.additional.items()}
+        additional = [
+            (name, _path(source, folder / f"further-{number}")) for number, (name, source) in enumerate(call.additional)
+        ]
         name = call.sources[0].name or "result"
         output = call.output or folder / "out" / f"{Path(name).stem}.{target.extensions[0]}"
         task = ConversionTask(

@@ -15,7 +15,7 @@ from web.cli.output import FAILED, WRONG_USAGE, Json, exit_with
 
 if TYPE_CHECKING:
     from engine.conversions import AnyTool
-    from engine.options import Option
+    from engine.options import InputFile, Option
     from web.cli.results import Display
 
 # Objects until the next garbage collection. With the default, the collector visits what imports create again and again,
@@ -268,7 +268,7 @@ def tool_command(name: str) -> Any:
         from web.cli import conversion, conversion_arguments
 
         given = {option: value for option, value in values.items() if value is not None and option not in tool.files}
-        files = {option: Path(values[option]) for option in tool.files if values[option] is not None}
+        files = [(option, Path(path)) for option in tool.files for path in _listed(values[option])]
         mode = conversion.Mode(server, display=_display(quiet, verbose, as_json))
         arguments = conversion_arguments.ToolArguments(
             name, inputs, Path(output), overwrite, files, output.endswith("/")
@@ -294,7 +294,7 @@ def _tool_flags(tool: AnyTool, options: Mapping[str, Option]) -> list[Parameter]
     panel = "Options of the tool"
     defaults = {name: "" if one.default is None else str(one.default).lower() for name, one in options.items()}
     flags = [_flag(option, defaults[name], panel) for name, option in options.items()]
-    return [*flags, *(_file_flag(name, file.description, panel) for name, file in tool.files.items())]
+    return [*flags, *(_file_flag(name, file, panel) for name, file in tool.files.items())]
 
 
 def _command(name: str, manual: str | None, run: Callable[..., None], parameters: list[Parameter]) -> Any:
@@ -306,9 +306,17 @@ def _command(name: str, manual: str | None, run: Callable[..., None], parameters
     return typer.main.get_command(app)
 
 
-def _file_flag(name: str, description: str, panel: str) -> Parameter:
-    declaration = typer.Option(f"--{name.replace('_', '-')}", help=description, metavar="FILE", rich_help_panel=panel)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, declaration])
+def _file_flag(name: str, file: InputFile, panel: str) -> Parameter:
+    """The parameter of an additional file. Its flag is repeated for several files."""
+    flag = f"--{name.replace('_', '-')}"
+    declaration = typer.Option(flag, help=file.description, metavar="FILE", rich_help_panel=panel)
+    kind = Annotated[list[Path] | None if file.maximum > 1 else Path | None, declaration]  # type: ignore[valid-type]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _listed(value: Any) -> list[Any]:
+    """The values of a flag that is given once, several times or not at all."""
+    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
 def _flag(option: Option, default: str, panel: str) -> Parameter:

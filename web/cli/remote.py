@@ -13,6 +13,7 @@ from convertd_client import AsyncClient, ConvertdError, Inspection, Result
 from engine import OptionValues
 from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
+from web.agents.calls import by_name
 from web.cli.conversion_arguments import CHOSEN_LATER, ConversionTask, UsageError
 from web.cli.results import CommandResult, Explanation, Failure, failure, publish, refusal, temporary_path
 
@@ -101,7 +102,7 @@ def _source(task: ConversionTask) -> tuple[Path | None, str | None]:
 
 def _fields(task: ConversionTask, options: OptionValues) -> dict[str, Any]:
     """The options of a conversion or tool, and its additional files."""
-    return {**task.files, **options}
+    return {**by_name(task.files), **options}
 
 
 def _outcome(described: Result | Inspection, size: int) -> Outcome:

@@ -63,7 +63,7 @@ def _make_tool_task(
 ) -> ConversionTask:
     target = registry.tools[arguments.tool].target
     destination = None if output == _STANDARD_STREAM else output
-    for path in (*paths, *arguments.files.values()):
+    for path in (*paths, *(path for _, path in arguments.files)):
         _check(path, destination)
     overwrite = _may_replace(destination) if arguments.overwrite is None else arguments.overwrite
     opened = [_open(path, None, files) for path in paths]

@@ -52,8 +52,8 @@ async def conversion_request(handler: BaseHandler, **known: Any) -> ConversionRe
     if body.has_form:
         several = bool(request.remote) or (handler.operation is not None and handler.operation.takes_several)
         uploads, additional = body.uploads(several=several)
-        found["uploads"] = (*uploads, *additional.values())
-        found["file_names"] = tuple(additional)
+        found["uploads"] = (*uploads, *(upload for _, upload in additional))
+        found["file_names"] = tuple(name for name, _ in additional)
     if not request.outputs:
         target = request.target or body.fields(KeptFields).output_format
         if target is None:

@@ -17,7 +17,7 @@ from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
 from web.api.headers import parse_header
-from web.api.operations import JSON_FORM, Operation
+from web.api.operations import JSON_FORM, FileField, Operation
 from web.api.output_fields import KeptFields
 from web.http.connections import Connection
 from web.http.multipart import Form, MultipartBody, no_file
@@ -233,16 +233,15 @@ class RequestInput:
         """The fields of the form, as text, or of the JSON body, completed by the fields of the preset."""
         return self.form.texts if self.has_form else self.json_values
 
-    def uploads(self, *, several: bool) -> tuple[tuple[Upload, ...], dict[str, Upload]]:
-        """The files to process, `several` or one, and by name those that are options, or parameters of a tool."""
+    def uploads(self, *, several: bool) -> tuple[tuple[Upload, ...], list[tuple[str, Upload]]]:
+        """The files to process, `several` or one, and with their names those of options, or parameters of a tool."""
         assert self._form_fields is not None
         names, form = self._form_fields.file.names, self.form
         files = form.uploads(*names) if several else (form.file(names[0]),)
-        additional: dict[str, Upload] = {}
+        additional: list[tuple[str, Upload]] = []
         if len(form.files) > len(files):
-            sent = {name for name, _ in form.files}
-            additional = {file.name: form.file(file.name) for file in self._additional if file.name in sent}
-        if both := [name for name in additional if name in form.texts]:
+            additional = [(field.name, one) for field in self._additional for one in _uploads_of(form, field)]
+        if both := [name for name, _ in additional if name in form.texts]:
             raise InvalidParameter(f"{both[0]} was sent twice.", reason="duplicate", param=both[0])
         return files, additional
 
@@ -300,6 +299,18 @@ class RequestInput:
     def web_form(self) -> dict[str, str]:
         """The fields of an URL-encoded form. The last of repeated fields counts."""
         return dict(_read_pairs(self.content))
+
+
+def _uploads_of(form: Form, field: FileField) -> tuple[Upload, ...]:
+    """The files of a field. Raises InvalidParameter if there are too many."""
+    found = form.uploads(*field.names)
+    if len(found) <= field.maximum:
+        return found
+    if field.maximum == 1:
+        return (form.file(field.name),)
+    limits = {"min": 0, "max": field.maximum}
+    message = f"{field.name} must have at most {field.maximum} files."
+    raise InvalidParameter(message, reason="out_of_range", param=field.name, details=limits)
 
 
 def _read_pairs(body: bytes) -> list[tuple[str, str]]:

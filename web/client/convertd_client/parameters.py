@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from convertd_client.transfers import Source
 
-ToolOption: TypeAlias = "str | float | Sequence[str] | os.PathLike[str] | BinaryIO | None"
-"""The value of a tool's option, None if it is not given. Path objects, bytes and open files are sent as files."""
+ToolOption: TypeAlias = "str | float | Sequence[Any] | Mapping[str, Any] | os.PathLike[str] | BinaryIO | None"
+"""The value of a tool's option, None if it is not given. Path objects, bytes and open files are sent as files, also
+those in a list; other lists and mappings as JSON."""
 
 
 def as_form(**fields: object) -> dict[str, str]:
@@ -27,9 +28,11 @@ def files_of_tool(files: Source | Sequence[Source]) -> list[tuple[str, Any]]:
 
 
 def split_fields(fields: Mapping[str, object]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
-    """The fields as text, and those that are files."""
-    files = [(name, value) for name, value in fields.items() if is_file(value)]
-    return as_form(**{name: value for name, value in fields.items() if not is_file(value)}), files
+    """The fields as text, and those that are files, or lists of files."""
+    listed = {name: value if isinstance(value, list | tuple) else [value] for name, value in fields.items()}
+    files = [(name, value) for name, values in listed.items() for value in values if is_file(value)]
+    sent = {name for name, _ in files}
+    return as_form(**{name: value for name, value in fields.items() if name not in sent}), files
 
 
 def is_file(value: object) -> bool:

@@ -11,7 +11,7 @@ from engine.executor import TaskOutput
 from engine.executor.several import MIXED, output_param
 from engine.executor.tasks import PlannedOutput
 from engine.file_names import result_name, safe_name
-from engine.formats import FileFormat
+from engine.formats import ANY_FILE, FileFormat
 from engine.options import Option, OptionValue, OptionValues, validate_options
 from engine.outcome import Outcome, OutputResult
 from engine.planner import Plan
@@ -98,9 +98,11 @@ def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPl
     """Plans a request whose files are there. Raises ConversionError; of an output, with its index."""
     sources = list[FileFormat]()
     first = len(request.uploads) - len(request.file_names)
+    tool = registry.tools.get(request.tool or "")
     for index, upload in enumerate(request.uploads):
-        with nullcontext() if index < first else file_errors(request.file_names[index - first].partition("=")[0]):
-            sources.append(upload.format)
+        name = None if index < first else request.file_names[index - first].partition("=")[0]
+        with nullcontext() if name is None else file_errors(name):
+            sources.append(ANY_FILE if tool and name and tool.takes_any(name) else upload.format)
     if request.tool is not None:
         plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
         files = tuple(range(len(sources))), request.file_names

@@ -12,7 +12,7 @@ from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.executor import TaskResult
 from engine.executor.several import MIXED, losses
 from engine.executor.tasks import PlannedOutput, task_of
-from engine.file_names import stem
+from engine.file_names import safe_name, stem
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
@@ -246,13 +246,15 @@ class Conversions:
         """Waits for a slot and runs the task. Returns its result and its duration in seconds."""
         memory = plan.estimate_memory(request.size)
         queued = perf_counter()
-        names = [stem(upload.filename) for upload in request.uploads]
+        inputs = len(request.uploads) - len(request.file_names)
+        names = [stem(upload.filename) for upload in request.uploads[:inputs]]
+        names += [safe_name(upload.filename) for upload in request.uploads[inputs:]]
         name = stem(request.name) if request.name else names[0]
         task = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
             task = replace(task, own_process=True)
-        inputs = [upload.file for upload in request.uploads]
+        contents = [upload.file for upload in request.uploads]
         async with self._admission.acquire(place, memory):
             started = perf_counter()
             seconds = request.account.tier.job_seconds if place.background else None
@@ -260,7 +262,7 @@ class Conversions:
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run_on_files(task, place.tenant.id, inputs, output, limits)
+                result = await self._executor.run_on_files(task, place.tenant.id, contents, output, limits)
                 place.used = result.seconds
                 place.seconds = None if is_trial or dry_run else result.seconds
         if output.stored is not None and not request.store_result:  # else, the response does not have it
