@@ -14,6 +14,7 @@ from engine.conversions import FidelityWarning as FidelityWarning
 from engine.conversions import Loss as Loss
 from engine.conversions import MaxBytes as MaxBytes
 from engine.conversions import Requirement as Requirement
+from engine.conversions import RunStage as RunStage
 from engine.conversions import Tool as Tool
 from engine.conversions import ToolResult as ToolResult
 from engine.conversions import Transform as Transform
@@ -77,6 +78,7 @@ from engine.options import NamedFile as NamedFile
 from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues
+from engine.options import StageList as StageList
 from engine.options import split_list as split_list
 from engine.origin import Origin as Origin
 from engine.origin import combined_orientation as combined_orientation

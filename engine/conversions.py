@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 from warnings import warn
@@ -286,6 +287,9 @@ class ToolResult(Generic[T]):
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+RunStage: TypeAlias = Callable[[Sequence[EncodedFile], OptionValues], list[EncodedFile]]
+"""Runs the tool of a stage on files, with these options where it has them and no own ones. Returns its files."""
+
 Returned: TypeAlias = "T | EncodedFile | ToolResult[T]"
 """What a tool returns."""
 
@@ -349,6 +353,11 @@ class Tool(Generic[T]):
     def accepted(self) -> tuple[FileFormat, ...]:
         """The formats of all files that it reads."""
         return tuple(dict.fromkeys((*self.sources, *self.decoded)))
+
+    @cached_property
+    def stages_parameter(self) -> str | None:
+        """The parameter that receives functions which run other tools."""
+        return next((name for name, option in self.options.items() if option.stages), None)
 
     @property
     def takes_several(self) -> bool:

@@ -40,6 +40,7 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "
 _MAX_NAME = 50  # characters of an unknown name that are compared and returned
 _FILE_ID = "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"
 _MAX_PATH = 4096  # characters of a path or id of a file
+_MAX_STAGES = 20
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -69,6 +70,18 @@ class InputFile:
 @dataclass(frozen=True)
 class Inherited:
     """Marks a parameter that receives the value of an option that an earlier step has, and is no option by itself."""
+
+
+@dataclass(frozen=True)
+class StageList:
+    """Marks a keyword-only parameter of a tool that receives functions, each of which runs another tool: a stage.
+
+    A function takes a list of EncodedFile, and returns the files that its tool makes of them. The parameter is an
+    option: a list of objects in JSON, each with the id of a `tool` and its options, described by this sentence.
+    """
+
+    description: str
+    example: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ class Option:
     `type` is the annotation without None. `default` is the value of the step if none is given; None if it depends on
     something else. Without a `required` option, the step cannot run. An option with a `file` of a transform is text in
     requests: one of its names, or what the server or the command finds the file by. An `inherited` one is an option
-    only where another step has it, too.
+    only where another step has it, too. The value of an option for `stages` is a list of tools and their options.
     """
 
     name: str
@@ -117,6 +130,7 @@ class Option:
     required: bool = False
     file: InputFile | None = None
     inherited: bool = False
+    stages: bool = False
 
     def is_file(self, value: object) -> bool:
         """Whether the value refers to a file, and is not one of the names that the option defines."""
@@ -140,10 +154,10 @@ class Option:
 
     @cached_property
     def secret(self) -> bool:
-        """Whether the value opens protected files and must not be shown."""
+        """Whether the value opens protected files, as those of stages can, and must not be shown."""
         # Not read from the schema, which takes milliseconds to make in each process of a task.
         extras = (one.json_schema_extra for one in getattr(self.type, "__metadata__", ()) if isinstance(one, FieldInfo))
-        return any(isinstance(extra, dict) and extra.get("format") == "password" for extra in extras)
+        return self.stages or any(isinstance(extra, dict) and extra.get("format") == "password" for extra in extras)
 
     @property
     def values(self) -> str:
@@ -383,6 +397,9 @@ def _read_option(name: str, default: Any, annotation: Any) -> Option:
             max_length=_MAX_PATH, examples=examples, description=description, json_schema_extra={"x-file": True}
         )
         return Option(name, Annotated[str, named], file=file)
+    if stages := _mark(annotation, StageList):
+        limits = Field(min_length=1, max_length=_MAX_STAGES, examples=[stages.example], description=stages.description)
+        return Option(name, Annotated[list[dict[str, Any]], limits], required=True, stages=True)
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     kinds = {type(value) for value in get_args(kind)} if get_origin(kind) is Literal else {kind}
     if get_origin(kind) not in (list, dict) and (len(kinds) > 1 or not kinds <= {str, int, float, bool}):

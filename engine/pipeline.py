@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from engine import media
+from engine import media, stages
 from engine.conversions import (
     ENCODING_OPTIONS,
     LOSSLESS,
@@ -37,6 +37,7 @@ from engine.page_sharing import PageSharing
 from engine.planner import Conversions, Plan
 from engine.shared_steps import PlanSteps
 from engine.size_limit import best_within
+from engine.stages import PART
 from engine.step_errors import file_errors, of_file, step_errors
 
 PAGES = "pages"
@@ -262,7 +263,7 @@ def _by_parameter(plan: Plan, payloads: Sequence[Any], names: Sequence[str]) -> 
     """The payloads of additional files by the names of their parameters. `names` are those of the files."""
     found: dict[str, Any] = {}
     for parameter, payload, name in zip_longest(plan.file_names, payloads, names):
-        declared = plan.tool.files[parameter] if plan.tool else None
+        declared = plan.tool.files.get(parameter, PART) if plan.tool else None
         value = NamedFile(name or parameter, payload) if declared and declared.format is None else payload
         found[parameter] = [*found.get(parameter, ()), value] if declared and declared.maximum > 1 else value
     return found
@@ -285,6 +286,8 @@ def _apply_tool(
     if tool is None:
         yield None, payloads[0], None
         return
+    if tool.stages_parameter:
+        files = {tool.stages_parameter: stages.bound(tool, plan.stages, files, run)}
     files = {**files, tool.names_parameter: names[: len(payloads)]} if tool.names_parameter else files
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()

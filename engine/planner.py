@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate, chain, count
 from typing import TypeAlias
 
-from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss
+from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss, Tool
 from engine.file_names import FILENAME
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
@@ -24,6 +24,25 @@ Steps: TypeAlias = tuple[AnyConversion | AnyTransform, ...]
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A tool with its options that runs on the files of the stage before it, or on the files of the task.
+
+    `plan` is for one of these files if their number is not known before. `parts` are the names of additional files by
+    the parameters of the tool. `plan_for` returns the plan for files of other formats, or of another number.
+    """
+
+    plan: Plan
+    options: OptionValues
+    parts: Mapping[str, str]
+    plan_for: Callable[[Sequence[FileFormat]], Plan]
+
+    @property
+    def tool(self) -> AnyTool:
+        assert self.plan.tool is not None
+        return self.plan.tool
+
+
+@dataclass(frozen=True)
 class Plan:
     """The steps from source formats to the target format.
 
@@ -31,7 +50,8 @@ class Plan:
     and an empty opening. The last inputs are the files of the parameters `file_names`, of the tool or of transforms,
     which are opened without options. `steps` lead on to the target; there is at least one conversion, but none after a
     tool that encodes. `reader` decodes the result to verify it. `transforms` are those that can run on the way, in
-    their order; those that run are in `steps`. `options` are its options by name.
+    their order; those that run are in `steps`. `options` are its options by name. The tool runs the `stages`, if it has
+    any; the last one makes the target.
     """
 
     sources: tuple[FileFormat, ...]
@@ -44,6 +64,7 @@ class Plan:
     file_names: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     templates: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
+    stages: tuple[Stage, ...] = ()
 
     @cached_property
     def source(self) -> FileFormat:
@@ -52,9 +73,8 @@ class Plan:
 
     @cached_property
     def conversions(self) -> Conversions:
-        """All conversions of the openings and the steps."""
-        steps = (*chain.from_iterable(self.openings), *self.steps)
-        return tuple(step for step in steps if isinstance(step, Conversion))
+        """All conversions of the openings and the steps, and of the stages."""
+        return tuple(step for step in self._executed if isinstance(step, Conversion))
 
     @cached_property
     def encoder_position(self) -> int:
@@ -78,7 +98,8 @@ class Plan:
     def step_names(self) -> tuple[str, ...]:
         """The names of the steps for the first input, in the order in which they run."""
         tool = (self.tool,) if self.tool else ()
-        return tuple(str(step) for step in (*self.openings[0], *tool, *self.steps))
+        stages = chain.from_iterable(stage.plan.step_names for stage in self.stages)
+        return (*map(str, (*self.openings[0], *tool)), *stages, *map(str, self.steps))
 
     def find_options(self) -> dict[str, Option]:
         """The options of all steps, with the defaults that apply, limited to what the target holds, and FILENAME."""
@@ -144,12 +165,13 @@ class Plan:
     def memory(self) -> float:
         """Bytes per pixel that the steps need together: decoded data stays in memory while the encoder runs."""
         openings = (sum(step.memory for step in path) for path in self.openings)
-        return max(openings, default=0.0) + sum(step.memory for step in self.steps)
+        own = max(openings, default=0.0) + sum(step.memory for step in self.steps)
+        return max((own, *(stage.plan.memory for stage in self.stages)))
 
     @cached_property
     def programs(self) -> tuple[str, ...]:
         """The paths of the programs that the steps and the tool run."""
-        steps = (*self.conversions, *((self.tool,) if self.tool else ()))
+        steps = (step for step in self._executed if isinstance(step, Conversion | Tool))
         return tuple(program for step in steps for program in step.programs)
 
     @cached_property
@@ -186,8 +208,10 @@ class Plan:
 
     @cached_property
     def _executed(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
-        """The steps of the openings and after them, and the tool."""
-        return (*chain.from_iterable(self.openings), *self.steps, *((self.tool,) if self.tool else ()))
+        """The steps of the openings and after them, the tool, and those of the stages."""
+        tool = (self.tool,) if self.tool else ()
+        stages = chain.from_iterable(stage.plan._executed for stage in self.stages)
+        return (*chain.from_iterable(self.openings), *self.steps, *tool, *stages)
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))

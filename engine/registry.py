@@ -19,6 +19,7 @@ from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, default_text, join_options, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths, graph_of, modules_of, template_of
 from engine.plugin_loader import Plugin, load_plugins, read_samples
+from engine.stages import plan_stages
 from engine.step_errors import file_errors
 
 log = logging.getLogger("convertd.registry")
@@ -202,6 +203,8 @@ class Registry:
         Raises UnsupportedConversion, whose details list the available targets, InvalidOption for a value that the
         target does not support, unless they are `validated`, and the errors of the tool's `check`.
         """
+        if tool is not None and self.tools[tool].stages_parameter:
+            return plan_stages(self, self.tools[tool], sources, options or {}, file_names)
         fmt = target if isinstance(target, FileFormat) else self.format(target)
         key = (tuple(source.name for source in sources), fmt.name if fmt else None, tool, file_names)
         if key not in self._plans:

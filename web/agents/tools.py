@@ -118,7 +118,8 @@ class AgentTools:
         tool = self._registry.tools.get(given.tool)
         if tool is None:
             raise AgentError("not_found", f"There is no tool {given.tool}.", param="tool")
-        check_known(given.files, tool.files)
+        if tool.stages_parameter is None:
+            check_known(given.files, tool.files)
         sources = self._sources(given, tool.inputs[-1])
         call = Call(
             sources,

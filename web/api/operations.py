@@ -100,14 +100,15 @@ class FileField:
 class FormFields:
     """A multipart form: the files to process, text fields, and `additional` files.
 
-    With `urls`, it may have URLs of the files to process instead of these. Fields that are `left_out` of the document
-    have an operation of their own there.
+    With `urls`, it may have URLs of the files to process instead of these. With `other_files`, files of any other name
+    are additional ones. Fields that are `left_out` of the document have an operation of their own there.
     """
 
     file: FileField
     fields: type[RequestModel] = RequestModel
     additional: tuple[FileField, ...] = ()
     urls: type[UrlFields | UrlsFields] | None = None
+    other_files: bool = False
     left_out: frozenset[str] = frozenset()
 
     @property
@@ -286,7 +287,8 @@ def tool_operation(tool: AnyTool) -> Operation:
     if tool.takes_several:
         least = tool.inputs[0]
         most = tool.inputs[-1]
-        file = FileField("files[]", f"The {tool.reads} files, in order.", least, most, ("files",), media_type)
+        aliases = ("files", "file") if least == 1 else ("files",)
+        file = FileField("files[]", f"The {tool.reads} files, in order.", least, most, aliases, media_type)
     else:
         file = FileField("file", f"The {tool.reads} file.", media_type=media_type)
     path = tool_path(tool)
@@ -301,6 +303,7 @@ def tool_operation(tool: AnyTool) -> Operation:
                 for name, one in tool.files.items()
             ),
             urls=UrlsFields if tool.takes_several else UrlFields,
+            other_files=tool.stages_parameter is not None,
         ),
         tool=tool,
         headers=ChargeHeaders,

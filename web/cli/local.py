@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from config.settings import Settings
-from engine import ConversionError, OptionValues
+from engine import AnyTool, ConversionError, FileFormat, OptionValues
 from engine.errors import UnknownFormat
 from engine.executor import Executor, Task, TaskOutput, TaskResult
 from engine.executor.tasks import PlannedOutput, task_of
@@ -83,13 +83,25 @@ def make_plans(
     formats += [registry.identify(path) for path in others]
     names = tuple(name for name, _ in task.files)
     tool = registry.tools.get(task.tool or "")
-    formats += [ANY_FILE if tool and tool.takes_any(name) else registry.identify(path) for name, path in task.files]
+    formats += [_identified(registry, tool, name, path) for name, path in task.files]
     if outputs is None and task.target != AUTO_FORMAT:
         plan = registry.plan(formats, task.target, task.tool, options, names)
         files = tuple(range(len(formats))), names
         return (PlannedOutput((plan,), TaskOutput((plan.target.name,), options, None, *files)),)
     listed = conversion_plan.read_outputs(registry.options, json.loads(outputs or "[]"), options)
     return conversion_plan.plan_outputs(registry, formats, task.target.name, options, listed, names)
+
+
+def _identified(registry: Registry, tool: AnyTool | None, name: str, path: Path) -> FileFormat:
+    """The format of an additional file. Raises UnknownFormat."""
+    if tool is not None and tool.takes_any(name):
+        return ANY_FILE
+    try:
+        return registry.identify(path)
+    except UnknownFormat:
+        if tool is None or tool.stages_parameter is None:
+            raise
+        return ANY_FILE
 
 
 async def convert_task(

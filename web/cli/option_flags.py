@@ -248,6 +248,7 @@ def check_names(command: Any, arguments: Sequence[str]) -> None:
 def tool_command(name: str) -> Any:
     """Returns the command of the tool with this name; None if there is none."""
     from engine.registry import load_registry
+    from engine.stages import files_of_stages
 
     tool = load_registry().tools.get(name)
     if tool is None:
@@ -269,6 +270,7 @@ def tool_command(name: str) -> Any:
 
         given = {option: value for option, value in values.items() if value is not None and option not in tool.files}
         files = [(option, Path(path)) for option in tool.files for path in _listed(values[option])]
+        files += [(path, Path(path)) for path in files_of_stages(load_registry().tools, tool, given)]
         mode = conversion.Mode(server, display=_display(quiet, verbose, as_json))
         arguments = conversion_arguments.ToolArguments(
             name, inputs, Path(output), overwrite, files, output.endswith("/")

@@ -12,6 +12,7 @@ from web.api.values import nullable
 from web.docs.openapi_schemas import Schema, reference
 
 _CONVERSION = "Convert"
+_JSON = {"contentType": "application/json"}  # Items of an array would be parts of their own.
 _PRESET = "Preset"  # Its options are all but secret ones.
 
 
@@ -37,6 +38,8 @@ class RequestBodies:
         required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
         schema = self._schema(operation, files, texts, [*required, *_required(fields)])
         encoding = {file.name: {"contentType": file.media_type} for file in form.files}
+        options = operation.options.values()
+        encoding |= {one.name: _JSON for one in options if one.schema["type"] in ("array", "object")}
         return {"required": True, "content": {"multipart/form-data": {"schema": schema, "encoding": encoding}}}
 
     def _json(self, operation: Operation, model: type[RequestModel]) -> Schema:

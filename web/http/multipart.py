@@ -73,9 +73,10 @@ class MultipartBody:
     """The body of a multipart request, parsed incrementally. Its files are closed when the request ends.
 
     `boundary` separates its parts; without one, the body has another content type. Parts of the fields `files` are
-    files, with a file name or without unless they may be text; parts of the fields `texts` are text. A file has at most
-    `max_file_size` bytes, together with the files that may be text. `length` is the expected size of the body in bytes,
-    0 if unknown. `create_file` creates a file. All methods raise InvalidParameter, InvalidOption and FileTooLarge.
+    files, with a file name or without unless they may be text; parts of the fields `texts` are text. Other parts that
+    have a file name are files with `other_files`. A file has at most `max_file_size` bytes, together with all that may
+    be text. `length` is the expected size of the body in bytes, 0 if unknown. `create_file` creates a file. All methods
+    raise InvalidParameter, InvalidOption and FileTooLarge.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class MultipartBody:
         files: Sequence[FileField],
         texts: Collection[str],
         *,
+        other_files: bool = False,
         max_file_size: int,
         length: int = 0,
         create_file: Callable[[], WorkFile],
@@ -94,6 +96,7 @@ class MultipartBody:
         self._file_fields = [name for field in files for name in field.names]
         self._may_be_text = [name for field in files for name in field.names if field.or_text]
         self._text_fields = texts
+        self._other_files = other_files
         self._max_file_size = max_file_size
         all_files = max_file_size * sum(field.maximum for field in files if not field.or_text)
         self._max_size = min(all_files, max(max_file_size, MAX_TOTAL)) + _FRAMING
@@ -186,7 +189,8 @@ class MultipartBody:
             field = f"{numbered[1]}[]"
         plain = parameters.get(b"filename")
         sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
-        if field in self._file_fields and (sent or field not in self._may_be_text):
+        is_other = self._other_files and sent and field not in self._text_fields
+        if is_other or (field in self._file_fields and (sent or field not in self._may_be_text)):
             filename = sent[:_MAX_NAME] or field
             self._part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
             self._files.append(self._part)

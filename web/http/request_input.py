@@ -167,6 +167,7 @@ class RequestInput:
                 parameters.get(b"boundary", b"") if media_type == _MULTIPART else b"",
                 files,
                 self._text_names,
+                other_files=form.other_files,
                 max_file_size=account.tier.max_file_size,
                 length=length,
                 create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
@@ -241,6 +242,8 @@ class RequestInput:
         additional: list[tuple[str, Upload]] = []
         if len(form.files) > len(files):
             additional = [(field.name, one) for field in self._additional for one in _uploads_of(form, field)]
+            if self._form_fields.other_files:
+                additional = [one for one in form.files if one[0] not in names]
         if both := [name for name, _ in additional if name in form.texts]:
             raise InvalidParameter(f"{both[0]} was sent twice.", reason="duplicate", param=both[0])
         return files, additional

@@ -46,6 +46,9 @@ def tool_requests() -> dict[str, ToolRequest]:
         "pdf-metadata": ToolRequest(one, {"title": "A title"}, same_pages=True),
         "pdf-number-pages": ToolRequest(one),
         "pdf-ocr": ToolRequest((scanned_pdf(),)),
+        "pdf-pipe": ToolRequest(
+            one, {"stages": [{"tool": "pdf-rotate", "angle": 90}, {"tool": "pdf-split", "every": 1}]}, count=3
+        ),
         "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
         "pdf-rotate": ToolRequest(one, {"angle": 90}),
         "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),

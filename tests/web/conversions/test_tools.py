@@ -13,6 +13,7 @@ from convertd_client import Client
 from engine.registry import load_registry
 from tests.support.command_line import invoke
 from tests.support.requests.checks import problem
+from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document, opened
 from tests.support.samples.tool_requests import tool_requests
 from tests.support.servers.in_process import Running
@@ -91,8 +92,8 @@ def test_as_a_command_and_by_the_client(server: Running, tmp_path: Path, name: s
         path.write_bytes(request.files[field])
     suffix = "zip" if _TOOLS[name].archive else "pdf"
     flags = [f"--{key.replace('_', '-')}" for key, value in request.options.items() if value is True]
-    for key, value in ({**request.options, **additional}).items():
-        flags += [] if value is True else [f"--{key.replace('_', '-')}", str(value)]
+    for key, value in ({**_form(name), **additional}).items():
+        flags += [] if value == "true" else [f"--{key.replace('_', '-')}", str(value)]
 
     done = invoke(tmp_path, name, *map(str, inputs), "-o", f"here.{suffix}", *flags)
     given: Any = {**request.options, **additional}
@@ -104,6 +105,26 @@ def test_as_a_command_and_by_the_client(server: Running, tmp_path: Path, name: s
     assert _count(name, (tmp_path / f"here.{suffix}").read_bytes()) == request.count
     assert _count(name, (tmp_path / f"there.{suffix}").read_bytes()) == request.count
     assert (sent.page_count is None) is (_TOOLS[name].target.name != "pdf")
+
+
+def test_stages_take_files_of_any_field(server: Running, tmp_path: Path) -> None:
+    stages = json.dumps([{"tool": "pdf-watermark", "stamp": "logo.png"}, {"tool": "pdf-rotate", "angle": 90}])
+    (tmp_path / "a.pdf").write_bytes(document("A", 1))
+    (tmp_path / "logo.png").write_bytes(sample("png"))
+    parts = [("file", ("a.pdf", document("A", 1))), ("logo.png", ("logo.png", sample("png")))]
+
+    sent = server.request("POST", "/pdf/pipe", files=parts, data={"stages": stages})
+    unused = server.request("POST", "/pdf/pipe", files=[*parts, ("more", ("b.png", b"1"))], data={"stages": stages})
+    wrong = server.request("POST", "/pdf/rotate", files=parts, data={"angle": "90"})
+    done = invoke(tmp_path, "pdf-pipe", "a.pdf", "-o", "b.pdf", "--stages", stages)
+
+    assert done.exit_code == 0, done.stderr
+    for data in (sent.content, (tmp_path / "b.pdf").read_bytes()):
+        with opened(data) as read:
+            assert read.pages[0].obj.Rotate == 90
+            assert len(read.pages[0].obj.Resources.XObject) == 1
+    problem(unused, 400, "invalid_parameter", reason="unknown_parameter", param="more")
+    problem(wrong, 400, "invalid_parameter", reason="unknown_parameter", param="logo.png")
 
 
 def test_an_empty_value_is_not_absence(server: Running) -> None:

@@ -60,10 +60,10 @@ class ToolOption(TypedDict):
     """A request field of the tool's endpoint."""
 
     name: Annotated[str, Field(examples=["quality"])]
-    type: Literal["integer", "number", "string", "boolean"]
+    type: Literal["integer", "number", "string", "boolean", "array", "object"]
     required: bool
     description: str
-    example: Annotated[int | float | str | bool, Field(examples=[80])]
+    example: Annotated[int | float | str | bool | list[Any] | dict[str, Any], Field(examples=[80])]
     schema: Annotated[
         dict[str, Any], Field(description="The JSON Schema of the value.", examples=[{"type": "integer"}])
     ]

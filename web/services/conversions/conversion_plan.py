@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.auto_format import AUTO, without_formats
+from engine.conversions import AnyTool
 from engine.errors import ConversionError
 from engine.executor import TaskOutput
 from engine.executor.several import MIXED, output_param
@@ -22,7 +23,7 @@ from web.api.field_types import check_known, field_names, validate
 from web.api.operations import ZIP
 from web.api.output_fields import OutputFields
 from web.services.admission.task_costs import estimate_memory
-from web.services.conversions.conversion_request import ConversionRequest, OutputRequest
+from web.services.conversions.conversion_request import ConversionRequest, OutputRequest, Upload
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPl
     for index, upload in enumerate(request.uploads):
         name = None if index < first else request.file_names[index - first].partition("=")[0]
         with nullcontext() if name is None else file_errors(name):
-            sources.append(ANY_FILE if tool and name and tool.takes_any(name) else upload.format)
+            sources.append(upload.format if tool is None or name is None else _format_of(tool, name, upload))
     if request.tool is not None:
         plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
         files = tuple(range(len(sources))), request.file_names
@@ -111,6 +112,12 @@ def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPl
     return ConversionPlan.of(
         plan_outputs(registry, sources, request.target, request.options, request.outputs, request.file_names)
     )
+
+
+def _format_of(tool: AnyTool, name: str, upload: Upload) -> FileFormat:
+    """The format of an additional file of a tool. Raises UnknownFormat."""
+    is_known = isinstance(upload.identified, FileFormat)
+    return ANY_FILE if tool.takes_any(name) or (tool.stages_parameter and not is_known) else upload.format
 
 
 def plan_outputs(
