@@ -204,6 +204,17 @@ Sanitize: TypeAlias = Annotated[
     Field(description="Removes scripts, embedded programs and other active content from the PDF. Links stay."),
 ]
 Comments: TypeAlias = Annotated[bool, Field(description="Whether comments become notes.")]
+Notes: TypeAlias = Annotated[
+    bool,
+    Field(description="Whether the result has the notes of the speaker: after each slide, or on pages at the end."),
+]
+Markup: TypeAlias = Annotated[
+    Literal["final", "original", "all"],
+    Field(description="Text of tracked changes: as they leave it, as it was before, or all of it, with marks."),
+]
+Sheet: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=255, examples=["2"], description="Name or number of the only sheet.")
+]
 Password: TypeAlias = Annotated[
     str,
     Field(

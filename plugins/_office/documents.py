@@ -22,7 +22,7 @@ from engine import (
     conversion,
     lazy_imports,
 )
-from engine.option_types import Landscape, Margin, Pages, PageSize, Password
+from engine.option_types import Pages, Password
 from plugins._office import compound_file, libreoffice
 from plugins._office.compound_file import CompoundFile
 from plugins._office.libreoffice import PROGRAMS, Filter, Written
@@ -34,10 +34,16 @@ from plugins._text.paper import SIZES, check_margin
 with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._fonts import choice
-    from plugins._office import references
+    from plugins._office import formulas, references
     from plugins._pdf import passwords
 
-MODULES = ("plugins._fonts.choice", "plugins._office.references", "encodings.cp437", *reading.MODULES)
+MODULES = (
+    "plugins._fonts.choice",
+    "plugins._office.formulas",
+    "plugins._office.references",
+    "encodings.cp437",
+    *reading.MODULES,
+)
 TEMPLATE = "documents"
 COST = 10.0
 _SHORTEST_SIDE = 210.0  # mm, of most pages
@@ -48,6 +54,10 @@ _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
 _HEAD = 4096
 _MAX_FONTS = 10
+_FONT_NAME = re.compile(rb"/FontName/[A-Z]{6}\+([^/\s]+)")
+_SAME_METRICS = frozenset(  # by fontconfig; LibreOffice knows those of Arial, Calibri, Cambria and others itself
+    {("Helvetica", "Nimbus Sans"), ("Times", "Nimbus Roman"), ("Courier", "Nimbus Mono PS")}
+)
 _TAG = re.compile(rb"<[^<>]*>")
 
 
@@ -107,26 +117,6 @@ def reader(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes
     return read
 
 
-def printer(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
-    """The same for a format whose text or tables are laid out, on paper that the options describe."""
-
-    @conversion(format, DOCUMENT, cost=COST, programs=PROGRAMS, isolated=True)
-    def read(
-        data: bytes,
-        *,
-        password: Password | None = None,
-        pages: Pages | None = None,
-        page_size: PageSize | None = None,
-        landscape: Landscape | None = None,
-        margin: Margin | None = None,
-    ) -> pymupdf.Document:
-        paper = paper_of(page_size, landscape, margin)
-        written = convert(prepare(data), format, filter_._replace(paper=paper), password)
-        return read_pages(written.data, pages=pages)
-
-    return read
-
-
 def paper_of(page_size: str | None, landscape: bool | None, margin: float | None) -> str:
     """What the options change of the pages, for a Filter. Raises InvalidOption if the margin leaves no space."""
     if (page_size, landscape, margin) == (None, None, None):
@@ -167,6 +157,8 @@ def convert(data: bytes, format: FileFormat, filter_: Filter, password: str | No
     """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
     if not format.text_extensions:  # text has no references
         data = references.remove(data)
+    if format.name == "xlsx" and data[:4] == zip_archives.SIGNATURE:
+        data = formulas.keep_values(data)
     archive = zip_archives.open_checked(data, limit_markup=True) if data[:4] == zip_archives.SIGNATURE else None
     parts = [data] if archive is None else [archive.read(part) for part in archive.namelist() if _is_text(part)]
     chooser = choice.FontChooser(in_color=False)
@@ -200,11 +192,17 @@ def _is_text(part: str) -> bool:
 
 
 def _warn_fonts(written: Written, parts: Sequence[bytes]) -> None:
-    """Issues a warning for fonts that the file names. LibreOffice asks for others, too, such as fonts of menus."""
+    """Issues a warning for fonts that the file names, and whose substitutes are in the result.
+
+    LibreOffice asks for others, too, such as fonts of menus, and those of styles that no text has.
+    """
+    used = {name.decode(errors="replace") for name in _FONT_NAME.findall(written.data)}
     named = {
         name: found
         for name, found in written.substituted.items()
-        if any(name.encode(encoding) in part for encoding in ("utf-8", "utf-16-le") for part in parts)
+        if (name, found) not in _SAME_METRICS
+        and any(one.startswith(found.replace(" ", "")) for one in used)
+        and any(name.encode(encoding) in part for encoding in ("utf-8", "utf-16-le") for part in parts)
     }
     if named:
         pairs = ", ".join(f"{name} by {found}" for name, found in [*named.items()][:_MAX_FONTS])

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engine import CorruptInput, Requirement, StepFailed, WorkerCrashed
+from engine import CorruptInput, InvalidOption, Requirement, StepFailed, WorkerCrashed
 from plugins import _programs
 
 _SOFFICE = _programs.find("soffice")
@@ -32,7 +32,9 @@ LIBREOFFICE = Requirement(
 )
 
 _BOOTSTRAP = _FOLDER / "bootstraprc"
-_VERSION = re.search(r"^ProductKey=\D* ([\d.]+)$", _BOOTSTRAP.read_text() if PROGRAMS else "", re.MULTILINE)
+_PRODUCT = re.search(r"^ProductKey=\D* ([\d.]+)$", _BOOTSTRAP.read_text() if PROGRAMS else "", re.MULTILINE)
+VERSION = tuple(map(int, _PRODUCT[1].split("."))) if _PRODUCT else ()
+"""The version of LibreOffice, such as (7, 4); empty if it is not installed."""
 _CODE = Path(__file__).with_name("libreoffice_process.py").read_text()
 _LIBRARY = 'xmlns:library="http://openoffice.org/2000/library" xmlns:xlink="http://www.w3.org/1999/xlink"'
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -42,7 +44,7 @@ _SETTINGS = f"""\
 <item oor:path="/org.openoffice.Setup/Office"><prop oor:name="ooSetupInstCompleted" oor:op="fuse">\
 <value>true</value></prop></item>
 <item oor:path="/org.openoffice.Setup/Product"><prop oor:name="ooSetupLastVersion" oor:op="fuse">\
-<value>{_VERSION[1] if _VERSION else ""}</value></prop></item>
+<value>{_PRODUCT[1] if _PRODUCT else ""}</value></prop></item>
 <item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="MacroSecurityLevel" oor:op="fuse">\
 <value>3</value></prop><prop oor:name="BlockUntrustedRefererLinks" oor:op="fuse"><value>true</value></prop></item>
 <item oor:path="/org.openoffice.Office.Writer/Content/Update"><prop oor:name="Link" oor:op="fuse">\
@@ -60,9 +62,9 @@ Sub Main
   node(0).Name = "nodepath"
   node(0).Value = "/org.openoffice.Setup/L10N"
   provider = createUnoService("com.sun.star.configuration.ConfigurationProvider")
-  settings = provider.createInstanceWithArguments("com.sun.star.configuration.ConfigurationUpdateAccess", node())
-  settings.replaceByName("ooSetupSystemLocale", "")
-  settings.commitChanges()
+  locale = provider.createInstanceWithArguments("com.sun.star.configuration.ConfigurationUpdateAccess", node())
+  locale.replaceByName("ooSetupSystemLocale", "")
+  locale.commitChanges()
   Dim reading(4) As New com.sun.star.beans.PropertyValue
   reading(0).Name = "Hidden"
   reading(0).Value = True
@@ -76,9 +78,20 @@ Sub Main
     reading(4).Name = "Password"
     reading(4).Value = Environ("PASSWORD")
   End If
-  Dim writing(0) As New com.sun.star.beans.PropertyValue
+  Dim writing(1) As New com.sun.star.beans.PropertyValue
   writing(0).Name = "FilterName"
   writing(0).Value = Environ("FILTER")
+  If Environ("EXPORT") &lt;&gt; "" Then
+    items = Split(Environ("EXPORT"), " ")
+    ReDim settings(UBound(items)) As New com.sun.star.beans.PropertyValue
+    For index = 0 To UBound(items)
+      pair = Split(items(index), "=")
+      settings(index).Name = pair(0)
+      If IsNumeric(pair(1)) Then settings(index).Value = CLng(pair(1)) Else settings(index).Value = pair(1) = "true"
+    Next
+    writing(1).Name = "FilterData"
+    writing(1).Value = settings()
+  End If
   document = StarDesktop.loadComponentFromURL(Environ("SOURCE"), "_blank", 0, reading())
   If Environ("PAPER") &lt;&gt; "" Then
     sides = Split(Environ("PAPER"), " ")
@@ -102,7 +115,34 @@ Sub Main
       End If
     Next
   End If
+  If Environ("CHANGES") &lt;&gt; "" Then
+    dispatcher = createUnoService("com.sun.star.frame.DispatchHelper")
+    command = IIf(Environ("CHANGES") = "final", ".uno:AcceptAllTrackedChanges", ".uno:RejectAllTrackedChanges")
+    dispatcher.executeDispatch(document.CurrentController.Frame, command, "", 0, Array())
+  End If
+  If Environ("SHEET") &lt;&gt; "" Then
+    chosen = -1
+    For index = 0 To document.Sheets.Count - 1
+      If document.Sheets(index).Name = Environ("SHEET") Or CStr(index + 1) = Environ("SHEET") Then chosen = index
+    Next
+    If chosen = -1 Then
+      Open Environ("MISSING") For Output As #1
+      Close #1
+      Exit Sub
+    End If
+    document.Sheets(chosen).IsVisible = True
+    For index = 0 To document.Sheets.Count - 1
+      If index &lt;&gt; chosen Then document.Sheets(index).IsVisible = False
+    Next
+  End If
   If Environ("FILTER") = "calc_pdf_Export" Then
+    If Environ("FIT") = "1" Then
+      pages = document.StyleFamilies.getByName("PageStyles")
+      For index = 0 To pages.Count - 1
+        pages.getByIndex(index).ScaleToPagesX = 1
+        pages.getByIndex(index).ScaleToPagesY = 0
+      Next
+    End If
     For index = 0 To document.Sheets.Count - 1
       cells = document.Sheets(index).queryContentCells(19)
       If cells.Count &gt; 0 Then cells.ShrinkToFit = True
@@ -116,7 +156,8 @@ _PROFILE: Mapping[str, str] = MappingProxyType(
     {
         # LibreOffice draws nothing in place of emoji in color.
         "fontconfig/fonts.conf": '<fontconfig><dir prefix="cwd">fonts</dir><selectfont><rejectfont><pattern>'
-        '<patelt name="color"><bool>true</bool></patelt></pattern></rejectfont></selectfont></fontconfig>',
+        '<patelt name="color"><bool>true</bool></patelt></pattern></rejectfont></selectfont>'
+        "<alias><family>Calibri Light</family><prefer><family>Carlito</family></prefer></alias></fontconfig>",
         "registrymodifications.xcu": f'{_XML}<oor:items xmlns:oor="http://openoffice.org/2001/registry">\n'
         f"{_SETTINGS}</oor:items>",
         "basic/script.xlc": f'{_XML}<library:libraries {_LIBRARY}><library:library library:name="Standard" '
@@ -139,12 +180,18 @@ class Filter(NamedTuple):
     """A filter of LibreOffice that writes files with this extension.
 
     `paper` changes the pages: their shorter and longer side, whether they are wide (`1` or `0`), and their margin, in
-    hundredths of a millimeter; `-` leaves what the document has.
+    hundredths of a millimeter; `-` leaves what the document has. `export` has settings of the filter, such as
+    `UseTaggedPDF=true`. Tracked `changes` are as in the document, `final` or `original`. `sheet` is the name or number
+    of the only sheet, and `fit` scales sheets to the width of a page.
     """
 
     name: str
     extension: str = "pdf"
     paper: str = ""
+    export: tuple[str, ...] = ()
+    changes: str = ""
+    sheet: str = ""
+    fit: bool = False
 
 
 class Written(NamedTuple):
@@ -159,7 +206,8 @@ def convert(
 ) -> Written:
     """Converts a file with this extension. `fonts` are additional ones.
 
-    LibreOffice runs again if it crashes. Raises CorruptInput for an unreadable file, and WorkerCrashed.
+    LibreOffice runs again if it crashes. Raises CorruptInput for an unreadable file, InvalidOption for a sheet that is
+    not there, and WorkerCrashed.
     """
     fonts = [*fonts]
     written = _try(data, extension, filter_, password, fonts) or _try(data, extension, filter_, password, fonts)
@@ -187,12 +235,20 @@ def _try(data: bytes, extension: str, filter_: Filter, password: str | None, fon
             "FILTER": filter_.name,
             "READER": "MS Excel 97" if extension == "xls" else "",  # by itself, it reads a damaged file as text
             "PAPER": filter_.paper,
+            "EXPORT": " ".join(filter_.export),
+            "CHANGES": filter_.changes,
+            "SHEET": filter_.sheet,
+            "FIT": str(int(filter_.fit)),
+            "MISSING": (folder / "missing").as_uri(),
             "PASSWORD": password or "",
         }
         status, messages = _run(folder, variables)
         result = folder / f"result.{filter_.extension}"
         if result.exists():
             return Written(result.read_bytes(), dict(_substituted(messages)))
+        if (folder / "missing").exists():
+            message = f"The workbook has no sheet {filter_.sheet}."
+            raise InvalidOption(message, reason="out_of_range", param="sheet")
         if status == _DID_NOT_START:
             raise StepFailed("LibreOffice does not start.")
         if status < 0:  # ended by a signal

@@ -1,4 +1,4 @@
-"""Files of Office, by LibreOffice: documents of text, spreadsheets, presentations and drawings."""
+"""Files of Office: documents of text, spreadsheets, presentations and drawings, which LibreOffice writes."""
 
 import re
 
@@ -128,17 +128,9 @@ def check_lengths(data: bytes) -> bytes:
 def conversions() -> list[AnyConversion]:
     if not LIBREOFFICE.present:
         return []
-    texts = Filter("writer_pdf_Export")
-    sheets = Filter("calc_pdf_Export")
-    slides = Filter("impress_pdf_Export")
     return [
-        *(documents.printer(format, texts) for format in (DOCX, DOC, ODT)),
-        documents.printer(RTF, texts, check_lengths),
         *documents.writers((DOCX, DOC, ODT), _TEXTS),
         *documents.writers((RTF,), _TEXTS, check_lengths),
-        *(documents.printer(format, sheets) for format in (XLSX, XLS, ODS)),
         *documents.writers((XLSX, XLS, ODS), _SHEETS),
-        *(documents.reader(format, slides) for format in (PPTX, PPT, ODP)),
-        documents.reader(VSDX, Filter("draw_pdf_Export")),
         *documents.writers((PPTX, PPT, ODP), _SLIDES),
     ]

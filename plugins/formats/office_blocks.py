@@ -6,10 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, TypeAlias
 from zipfile import BadZipFile, ZipFile
-
-from pydantic import Field
 
 from engine import (
     BLOCKS,
@@ -23,10 +20,10 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Comments, Password
+from engine.option_types import Comments, Markup, Password
 from plugins._blocks import pandoc, pictures
 from plugins._blocks.pandoc import PANDOC
-from plugins._blocks.pandoc_reading import Markup, Reader
+from plugins._blocks.pandoc_reading import Reader
 from plugins._office import documents, libreoffice
 from plugins._office.documents import COST
 from plugins._office.libreoffice import LIBREOFFICE
@@ -49,11 +46,6 @@ MODULES = (
 )
 TEMPLATE = "documents"
 
-MarkupOption: TypeAlias = Annotated[
-    Markup,
-    Field(description="Text of tracked changes: as they leave it, as it was before, or all of it, with marks."),
-]
-
 _UNTITLED = "Untitled"
 _UNKNOWN_LANGUAGE = "und"
 
@@ -70,7 +62,7 @@ def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = byte
         isolated=True,
     )
     def read(
-        data: bytes, *, password: Password | None = None, markup: MarkupOption = "final", comments: Comments = False
+        data: bytes, *, password: Password | None = None, markup: Markup = "final", comments: Comments = False
     ) -> Blocks:
         """Headings, paragraphs, lists, tables, pictures and notes. Headers and footers of pages are left out."""
         if format is not DOCX or documents.is_encrypted(data):

@@ -19,7 +19,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Comments, Password
+from engine.option_types import Comments, Password, Sheet
 from plugins._office import documents, libreoffice
 from plugins._office.libreoffice import LIBREOFFICE, Filter
 from plugins._text import zip_archives
@@ -36,9 +36,6 @@ TEMPLATE = documents.TEMPLATE
 Values: TypeAlias = Annotated[
     Literal["shown", "raw"],
     Field(description="Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits."),
-]
-Sheet: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=255, examples=["2"], description="Name or number of the only sheet.")
 ]
 _TO_ODS = Filter("calc8", "ods")
 

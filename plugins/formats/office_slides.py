@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
-
-from pydantic import Field
-
 from engine import BLOCKS, AnyConversion, Blocks, FileFormat, Loss, conversion, hookimpl, lazy_imports
-from engine.option_types import Password
+from engine.option_types import Notes, Password
 from plugins._office import documents, libreoffice
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text import zip_archives
@@ -20,8 +16,6 @@ with lazy_imports():
 
 MODULES = ("plugins._blocks.slides", *documents.MODULES)
 TEMPLATE = documents.TEMPLATE
-
-Notes: TypeAlias = Annotated[bool, Field(description="Whether the notes of the speaker follow each slide.")]
 
 
 def _declare_reader(format: FileFormat) -> AnyConversion:

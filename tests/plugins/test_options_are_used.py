@@ -47,6 +47,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
     "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
     "markup": ("all", {}), "comments": (True, {}), "notes": (False, {}),
+    "bookmarks": (False, {}), "fit_to_width": (True, {}), "single_page_sheets": (True, {}),
     "ocr": (True, {}), "language": ("eng", {"ocr": True}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
@@ -134,6 +135,7 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     **dict.fromkeys(("fit", "radius"), lambda pair: pair.source.name in _ICONS),
     "values": _always,  # none has numbers in a format: see test_sheets
     **dict.fromkeys(("markup", "comments", "notes"), _always),  # no sample has any: see test_office_blocks, test_slides
+    **dict.fromkeys(("bookmarks", "fit_to_width", "single_page_sheets"), _always),  # see test_office_pages
     "separator": lambda pair: b"," not in pair.result.data,
     "images": _always,  # most have none: see test_block_writers
     "sanitize": _always,  # none has active content: see test_pdf_active_content

@@ -49,6 +49,7 @@ _OF_OTHERS = {
     "formats",
 }
 _OF_OTHERS |= {"encoding", "sheet", "values", "separator", "bom", "markup", "comments", "notes", "ocr", "language"}
+_OF_OTHERS |= {"bookmarks", "fit_to_width", "single_page_sheets"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))

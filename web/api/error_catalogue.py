@@ -351,6 +351,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "timing_dropped": "frame durations, when frames become pages",
         "timing_rounded": "frame durations, in the hundredths of a second of GIF, or of a long clip; the total stays",
         "tone_mapped": "light brighter than white; a curve makes it darker, and leaves middle gray (18 %) as it is",
+        "functions_unknown": "formulas whose functions LibreOffice does not know; their cells keep their values",
         "values_changed": "what cells hold: text that became a number or a date, or what the target cannot hold",
         "xfa_dropped": "the XFA form of a PDF; its ordinary form fields are kept",
     }

@@ -93,10 +93,13 @@ class ConvertOptions(TypedDict, total=False):
     # Text of tracked changes: as they leave it, as it was before, or all of it, with marks.
     markup: Literal["final", "original", "all"]
     comments: bool  # Whether comments become notes.
+    bookmarks: bool  # Whether headings become the outline of a PDF.
+    sheet: str  # Name or number of the only sheet.
+    fit_to_width: bool  # Scales sheets so that all columns fit on a page.
+    single_page_sheets: bool  # Prints each sheet on one page, as large as the sheet.
+    notes: bool  # Whether the result has the notes of the speaker: after each slide, or on pages at the end.
     # Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits.
     values: Literal["shown", "raw"]
-    sheet: str  # Name or number of the only sheet.
-    notes: bool  # Whether the notes of the speaker follow each slide.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     ocr: bool  # Recognizes the text of pages that have none.
     language: str  # Languages of the text by their codes in Tesseract, the most frequent one first.
