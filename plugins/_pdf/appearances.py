@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf
+from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from plugins._pdf import fields
 from plugins._pdf.fields import Field
@@ -173,7 +173,7 @@ def _paint(color: Any) -> str:
 def _style(field: Field, widget: Object) -> tuple[float, tuple[float, float, float]]:
     """The size of the font in points, 0 if it is automatic, and the color."""
     given = widget.get("/DA", field.attributes.get("/DA", b""))
-    style = bytes(given) if not isinstance(given, Dictionary | Array) else b""
+    style = bytes(given) if isinstance(given, String) else b""
     size = _FONT_SIZE.search(style)
     found = _COLOR.search(style)
     parts = [float(one) for one in found[1].split()] if found else [0.0]

@@ -112,7 +112,7 @@ def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
 def walk_fields(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
     """Every field and widget with its inherited attributes, parents first."""
     seen: Ids = set()
-    pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
+    pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in as_list(form.get("/Fields"))]
     while pending:
         field, parent_attributes = pending.pop()
         if not isinstance(field, Dictionary) or (field.is_indirect and field.objgen in seen):
@@ -120,7 +120,7 @@ def walk_fields(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
         seen.add(field.objgen)
         inherited = parent_attributes | {key: field[key] for key in ("/FT", "/Q") if key in field}
         yield field, inherited
-        pending += [(kid, inherited) for kid in field.get("/Kids") or ()]
+        pending += [(kid, inherited) for kid in as_list(field.get("/Kids"))]
 
 
 class PartFields:
