@@ -39,6 +39,10 @@ from engine.errors import TooLarge as TooLarge
 from engine.errors import UnknownFormat as UnknownFormat
 from engine.errors import UnsupportedConversion as UnsupportedConversion
 from engine.errors import WorkerCrashed as WorkerCrashed
+from engine.file_names import UniqueNames as UniqueNames
+from engine.file_names import extension_of as extension_of
+from engine.file_names import safe_stem as safe_stem
+from engine.formats import ANY_FILE as ANY_FILE
 from engine.formats import Brands as Brands
 from engine.formats import Contains as Contains
 from engine.formats import Content as Content

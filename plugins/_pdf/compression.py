@@ -11,6 +11,7 @@ from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.images.recompression import ImageSettings, recompress
 from plugins._pdf.objects import open_pdf, saved, walk
+from plugins._pdf.resources import UsedResources
 from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
 
@@ -39,6 +40,7 @@ def optimize(document: Pdf, password: str) -> bytes:
 
     Images stay as they are, because `recompression` compresses them.
     """
+    _remove_private(document)
     merge_duplicates(document)
     name_descriptors(document)
     convert_type1(document)
@@ -49,6 +51,19 @@ def optimize(document: Pdf, password: str) -> bytes:
             if isinstance(item, Stream) and item.get("/Subtype") != Name.Image:
                 flate.recompress(item)
         return saved(smaller)
+
+
+def _remove_private(document: Pdf) -> None:
+    """Removes private data of programs, thumbnails, and names of resources that nothing draws."""
+    for item in document.objects:
+        if isinstance(item, Dictionary | Stream) and "/PieceInfo" in item:
+            del item["/PieceInfo"]
+    pages = [page.obj for page in document.pages]
+    resources = UsedResources(pages)
+    for page in pages:
+        resources.keep(page)
+        if "/Thumb" in page:
+            del page["/Thumb"]
 
 
 _Id: TypeAlias = tuple[int, int]

@@ -208,7 +208,7 @@ class PartOutline:
                 continue
             keep_apart(item, apart)
             index = len(self._items)
-            found = page_of(_destination(item))
+            found = page_of(target_of(item))
             children = [*outline_items(item)]
             page = page if found is None else found
             self._items.append(item)
@@ -250,7 +250,7 @@ class PartOutline:
         return above
 
 
-def _destination(item: Object) -> Any:
+def target_of(item: Object) -> Any:
     """The destination of an outline item, or of its action."""
     action = item.get("/A")
     if "/Dest" in item or not isinstance(action, Dictionary) or action.get("/S") != Name.GoTo:

@@ -112,7 +112,7 @@ def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
 def walk_fields(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
     """Every field and widget with its inherited attributes, parents first."""
     seen: Ids = set()
-    pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
+    pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in as_list(form.get("/Fields"))]
     while pending:
         field, parent_attributes = pending.pop()
         if not isinstance(field, Dictionary) or (field.is_indirect and field.objgen in seen):
@@ -120,7 +120,7 @@ def walk_fields(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
         seen.add(field.objgen)
         inherited = parent_attributes | {key: field[key] for key in ("/FT", "/Q") if key in field}
         yield field, inherited
-        pending += [(kid, inherited) for kid in field.get("/Kids") or ()]
+        pending += [(kid, inherited) for kid in as_list(field.get("/Kids"))]
 
 
 class PartFields:
@@ -202,8 +202,8 @@ _FLAT = "/ConvertdFlat"  # the key that marks annotations that are drawn
 _KEPT = "/ConvertdKept"  # the annotations of other pages, and the form, while MuPDF draws
 
 
-def flatten_pages(document: Pdf, indexes: Set[int], password: str) -> Pdf:
-    """The document without form fields and annotations, except links, on these pages, which count from 0.
+def flatten_pages(document: Pdf, indexes: Set[int], password: str, *, annotations: bool = True) -> Pdf:
+    """The document without form fields and `annotations`, except links, on these pages, which count from 0.
 
     Issues a warning for files that are attached to annotations.
     """
@@ -213,13 +213,13 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str) -> Pdf:
             del page.obj["/Annots"]
         for annotation in _annotations(page.obj):
             annotation[_FLAT] = True
-            if annotation.get("/Subtype") == Name.FileAttachment:
+            if annotations and annotation.get("/Subtype") == Name.FileAttachment:
                 message = "Files that are attached to annotations are not in the result."
                 FidelityWarning.issue("attachments_dropped", message)
     form = document.Root.get("/AcroForm")
     if isinstance(form, Dictionary):
         document.Root[_KEPT] = form
-    flat = open_pdf(_draw(document, password), password)
+    flat = open_pdf(_draw(document, password, annotations=annotations), password)
     for page in flat.pages:
         _restore(page.obj, "/Annots")
         for link in _annotations(page.obj):
@@ -254,10 +254,10 @@ def _without(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
     return kept
 
 
-def _draw(document: Pdf, password: str) -> bytes:
+def _draw(document: Pdf, password: str, *, annotations: bool) -> bytes:
     with pymupdf.open(stream=saved(document), filetype="pdf") as drawn:
         authenticate(drawn, password)
-        drawn.bake()
+        drawn.bake(annots=annotations)
         data: bytes = drawn.tobytes(encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 

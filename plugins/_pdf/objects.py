@@ -53,6 +53,7 @@ def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
     """The objects that the document uses, as a file: in object streams, which PDF/A-1 does not have.
 
     `encryption` and `parameters` are as for pikepdf; by default, the passwords and permissions of the document stay.
+    Raises MemoryError.
     """
     if encryption:
         archive_claims.remove_claim(document)
@@ -61,6 +62,8 @@ def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
     mode = ObjectStreamMode.disable if is_old else ObjectStreamMode.generate
     file = BytesIO()
     document.save(file, object_stream_mode=mode, encryption=kept, **parameters)
+    if any("bad_alloc" in warning for warning in document.get_warnings()):
+        raise MemoryError  # QPDF writes a stream without data instead
     return file.getvalue()
 
 

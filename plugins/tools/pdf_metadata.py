@@ -1,8 +1,8 @@
-"""Sets the title, author, subject and keywords of a PDF."""
+"""Sets the title, author, subject, keywords and outline of a PDF."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -14,15 +14,30 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents, form_fields, outlines
 
-MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.form_fields", "plugins._pdf.documents")
+MODULES = (
+    *pdf_objects.MODULES,
+    "lxml.etree",
+    "plugins._pdf.form_fields",
+    "plugins._pdf.documents",
+    "plugins._pdf.outlines",
+)
 TEMPLATE = "documents"
 
 Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]
 Author = Annotated[str, Field(max_length=1000, description="The author; an empty value removes it.")]
 Subject = Annotated[str, Field(max_length=1000, description="The subject; an empty value removes it.")]
 Keywords = Annotated[str, Field(max_length=1000, description="The keywords; an empty value removes them.")]
+Outline = Annotated[
+    list[dict[str, Any]],
+    Field(
+        max_length=2000,
+        examples=[[{"title": "Chapter 1", "page": 1, "children": [{"title": "Section 1.1", "page": 2}]}]],
+        description="The outline that replaces that of the file: items with a title, a page from 1 and children, which "
+        "are such items; an empty list removes it.",
+    ),
+]
 
 
 @tool("pdf-metadata", OBJECTS, title="Set PDF metadata", sources=(PDF,), count=page_count)
@@ -33,12 +48,16 @@ def metadata(
     author: Author | None = None,
     subject: Subject | None = None,
     keywords: Keywords | None = None,
+    outline: Outline | None = None,
 ) -> pikepdf.Pdf:
-    """Sets or removes the title, author, subject and keywords of a PDF."""
+    """Sets or removes the title, author, subject, keywords and outline of a PDF."""
     given = {"title": title, "author": author, "subject": subject, "keywords": keywords}
     values = {name: value for name, value in given.items() if value is not None}
-    if not values:
-        raise documents.missing_option(tuple(given))
+    if not values and outline is None:
+        raise documents.missing_option((*given, "outline"))
     form_fields.remove_signatures(document)
-    documents.set_information(document, values)
+    if outline is not None:
+        outlines.set_outline(document, outline)
+    if values:
+        documents.set_information(document, values)
     return document

@@ -22,7 +22,7 @@ TEMPLATE = "documents"
 
 _MAX_PASSWORD = 127  # bytes in UTF-8, by the standard
 # The permissions of PDF by the names that clients use. Accessibility is always permitted.
-_PERMISSIONS = {
+PERMISSIONS = {
     "print": ("print_lowres", "print_highres"),
     "copy": ("extract",),
     "modify": ("modify_other", "modify_assembly"),
@@ -45,8 +45,8 @@ def _allowed(text: str) -> list[str]:
 
 
 def _check_allowed(text: str) -> str:
-    if not _PERMISSIONS.keys() >= {*_allowed(text)}:
-        raise ValueError(f"must be a list of {', '.join(_PERMISSIONS)}.")
+    if not PERMISSIONS.keys() >= {*_allowed(text)}:
+        raise ValueError(f"must be a list of {', '.join(PERMISSIONS)}.")
     return text
 
 
@@ -71,7 +71,7 @@ Allow = Annotated[
     Field(
         max_length=200,
         examples=["print,copy"],
-        description=f"What is permitted without the owner's password, a list of {', '.join(_PERMISSIONS)}; by default "
+        description=f"What is permitted without the owner's password, a list of {', '.join(PERMISSIONS)}; by default "
         "everything.",
     ),
     AfterValidator(_check_allowed),
@@ -115,9 +115,9 @@ def _encryption(user_password: str | None, owner_password: str | None, allow: st
     """The encryption with these passwords and permissions. Raises InvalidOption if there is no password."""
     if not (user_password or owner_password):
         raise documents.missing_option(("user_password", "owner_password"))
-    names = _PERMISSIONS if allow is None else _allowed(allow)
-    granted = {field for name in names for field in _PERMISSIONS[name]}
-    permissions = {field: field in granted for fields in _PERMISSIONS.values() for field in fields}
+    names = PERMISSIONS if allow is None else _allowed(allow)
+    granted = {field for name in names for field in PERMISSIONS[name]}
+    permissions = {field: field in granted for fields in PERMISSIONS.values() for field in fields}
     owner = prepared(owner_password) if owner_password else token_urlsafe()
     user = prepared(user_password or "")
     return pikepdf.Encryption(user=user, owner=owner, R=6, allow=pikepdf.Permissions(**permissions))

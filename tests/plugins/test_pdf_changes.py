@@ -324,3 +324,14 @@ def test_either_a_text_or_a_image(files: dict[str, bytes], options: dict[str, An
         run_tool("pdf-watermark", _blank(), files=files, **options)
 
     assert (raised.value.reason, raised.value.param) == (reason, "text")
+
+
+def test_accents_and_the_ends_of_texts_are_not_cut_off() -> None:
+    blank = Pdf.new()
+    blank.add_blank_page(page_size=(300, 100))
+    data = run_tool("pdf-number-pages", saved(blank), format="Ä€…H", size=40).data
+
+    ink = np.asarray(pypdfium2.PdfDocument(data)[0].render(scale=2).to_pil().convert("L")) < 128
+    rows, columns = (np.flatnonzero(ink.any(axis)) for axis in (1, 0))
+    assert (np.ptp(rows) / 2) > 0.85 * 40
+    assert abs(np.ptp(columns) / 2 - pymupdf.Font("helv").text_length("Ä€…H", 40)) < 6

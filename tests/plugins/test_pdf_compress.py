@@ -1,7 +1,10 @@
 """The tool pdf-compress: where images are drawn, what is merged, what stays, the options, and fonts."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from PIL import Image, ImageChops, ImageFont
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from plugins._pdf.images.stored_images import StoredImage
 from tests.support.results.conversions import codes
 from tests.support.results.pdf_checks import drawn_pages
 from tests.support.samples.generated import saved as encoded
@@ -46,13 +50,12 @@ _FONTS = {"TrueType": bytes(_TRUETYPE.font_bytes), "CFF": bytes(pymupdf.Font("he
         (b"0 1 -1 0 90 0 cm 0 -24 12 0 0 0 cm /P Do", 50),
         (b"q 48 0 0 12 0 0 cm /P Do Q", 100),
         (b"q 70 0 0 70 0 0 cm /P Do Q", SIDE),
-        (b"", SIDE),
     ],
 )
 def test_the_largest_place_counts(content: bytes, side: int) -> None:
     document = Pdf.new()
     drawn_often = flate(document, GRAY, Name.DeviceGray)
-    small = b"q 3 0 0 3 0 0 cm /P Do Q" if content else b""
+    small = b"q 3 0 0 3 0 0 cm /P Do Q"
     for elsewhere in (small, content, small):
         add_page(document, drawn_often, elsewhere)
     (image,) = images(compress(saved(document)).data)
@@ -414,3 +417,63 @@ def test_broken_fonts_stay(name: str) -> None:
     with opened(compress(data).data) as document:
         (descriptor,) = (one for one in document.objects if isinstance(one, Dictionary) and "/FontName" in one)
         assert descriptor.FontFile.read_bytes() == (font if b"eexec" in font else font + b" eexec")
+
+
+def test_private_data_thumbnails_and_unused_names_go() -> None:
+    made = Pdf.new()
+    add_page(made, flate(made, PHOTO, Name.DeviceRGB))
+    page = made.pages[0].obj
+    page.Resources.XObject.Unused = made.make_stream(b"unused " * 999, Type=Name.XObject, Subtype=Name.Form)
+    private = made.make_stream(b"private " * 999)
+    page.PieceInfo = made.Root.PieceInfo = Dictionary(Program=Dictionary(Private=private))
+    page.Thumb = flate(made, PHOTO, Name.DeviceRGB)
+
+    result = opened(compress(saved(made)).data)
+
+    kept = result.pages[0].obj
+    assert {"/PieceInfo", "/Thumb"}.isdisjoint({*kept.keys(), *result.Root.keys()})
+    assert list(kept.Resources.XObject.keys()) == ["/P"]
+    assert sum(isinstance(item, Stream) for item in result.objects) < 6
+
+
+@pytest.mark.parametrize("mode", ["L", "1"])
+def test_large_images_are_reduced_in_bands(mode: str) -> None:
+    pixels = Image.linear_gradient("L").resize((4000, 6001)).convert(mode)
+    made = Pdf.new()
+    stream = made.make_stream(pixels.tobytes(), Type=Name.XObject, Subtype=Name.Image, ColorSpace=Name.DeviceGray)
+    stream.Width, stream.Height = pixels.size
+    stream.BitsPerComponent = 1 if mode == "1" else 8
+    stored = StoredImage.of(stream)
+    assert stored is not None
+
+    reduced = stored.decode(4)
+
+    expected = pixels.convert("L").reduce(4)
+    assert reduced is not None
+    assert (reduced.mode, reduced.size) == (expected.mode, expected.size)
+    assert np.abs(np.asarray(reduced, int) - np.asarray(expected, int)).max() <= 1
+
+
+_WITHOUT_MEMORY = """
+import resource, sys
+from pathlib import Path
+import pikepdf
+from plugins._pdf.objects import open_pdf, saved
+document = open_pdf(Path(sys.argv[1]).read_bytes())
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (12 << 20),) * 2)
+try:
+    sys.exit(len(saved(document)) < 1 << 20)
+except MemoryError:
+    sys.exit(3)
+"""
+
+
+def test_a_stream_for_which_there_is_no_memory_is_not_left_out(tmp_path: Path) -> None:
+    made = Pdf.new()
+    made.add_blank_page().obj.Contents = made.make_stream(np.random.default_rng(0).bytes(24 << 20))
+    made.save(tmp_path / "large.pdf")
+
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_MEMORY, tmp_path / "large.pdf"], check=False)
+
+    assert done.returncode == 3

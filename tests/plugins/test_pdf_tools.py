@@ -91,16 +91,20 @@ def _objects(data: bytes) -> bytes:
 
 
 def _signed(data: bytes) -> bytes:
-    """The document with a signature on its first page."""
+    """The document with a signature on its first page, beside its fields."""
     signed = opened(data)
+    page = signed.pages[0].obj
+    form = signed.Root.get("/AcroForm", pikepdf.Dictionary(Fields=[]))
     value = pikepdf.Dictionary(Type=pikepdf.Name.Sig, Contents=pikepdf.String("x"))
     keys = {"/Type": "/Annot", "/Subtype": "/Widget", "/FT": "/Sig"}
     names = {key: pikepdf.Name(name) for key, name in keys.items()}
     widget = signed.make_indirect(
         pikepdf.Dictionary({**names, "/Rect": [0, 0, 0, 0], "/T": pikepdf.String("s"), "/V": value})
     )
-    signed.pages[0].obj.Annots = pikepdf.Array([widget])
-    signed.Root.AcroForm = pikepdf.Dictionary(Fields=pikepdf.Array([widget]), SigFlags=3)
+    page.Annots = pikepdf.Array([*page.get("/Annots", ()), widget])
+    form.Fields = pikepdf.Array([*form.Fields, widget])
+    form.SigFlags = 3
+    signed.Root.AcroForm = form
     return saved(signed)
 
 

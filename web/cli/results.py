@@ -160,7 +160,8 @@ def _unpack(task: ConversionTask, output: Path, path: Path, outcome: Outcome, or
         for number, entry in enumerate(archive.namelist()):
             name = Path(entry).name  # a server chooses the names
             if not output.is_dir():
-                name = output.stem + name.removeprefix(Path(task.name).stem)
+                base = Path(task.name).stem
+                name = output.stem + (name.removeprefix(base) if name.startswith(base) else f"-{name}")
             files.append((Path(folder, str(number)), place / name))
             with archive.open(entry) as source, files[-1][0].open("xb") as file:
                 shutil.copyfileobj(source, file)

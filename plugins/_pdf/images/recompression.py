@@ -26,6 +26,8 @@ _LOSSLESS_QUALITY = 100  # Images that were stored without loss stay so.
 _LOWEST_QUALITY = 30  # Below, fewer pixels look better than more loss at the same size.
 _MIN_GAIN = 0.85  # Another loss must make a JPEG smaller than this share of its size.
 _STEP_RATIO = 0.85  # A JPEG whose steps are larger than this share of the requested ones has no higher quality.
+_LARGE = 40_000_000  # pixels of an image that is not decoded as a whole
+_MARGIN = 2  # times the final resolution at which such an image is filtered
 _MIN_BYTES = 256  # smaller images are not worth the effort
 _SPACES = {"srgb": pymupdf.csRGB, "gray": pymupdf.csGRAY}
 
@@ -106,7 +108,10 @@ def _recompress(stored: StoredImage, size: Size, settings: ImageSettings, *, is_
     if stored.bits < 8 or stored.has_palette:  # otherwise the samples are compressed below
         flate.recompress(stored.stream)
     if is_changed or _can_shrink(stored, settings):
-        image = stored.decode_as(_SPACES[settings.color_space]) if converts else stored.decode()
+        # A large image is first reduced as far as its final size is not changed by it.
+        is_large = stored.size[0] * stored.size[1] > _LARGE
+        step = max(1, min(stored.size[0] // size[0], stored.size[1] // size[1]) // _MARGIN) if is_large else 1
+        image = stored.decode_as(_SPACES[settings.color_space], step) if converts else stored.decode(step)
         if image is not None:
             image = _resample(stored, image, size)
             encoding = _encode(stored, image, settings, is_photo=is_photo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from io import BytesIO
+from math import ceil
 from typing import Any
 
 import pikepdf
@@ -26,6 +27,7 @@ _BANDS = {
 }
 _LOSSY_FILTERS = ("/DCTDecode", "/DCT", "/JPXDecode")
 _PNG_EFFORT = 7
+_BAND_PIXELS = 16_000_000  # of a part of a large image
 _PNG_PREDICTORS = 15
 
 
@@ -96,24 +98,25 @@ class StoredImage:
         is_matted = "/Matte" in self.stream or (isinstance(mask, Stream) and "/Matte" in mask)
         return isinstance(self.stream.get("/Mask"), Array) or is_matted or bool(self.stream.get("/SMaskInData", 0))
 
-    def decode(self) -> Image.Image | None:
+    def decode(self, step: int = 1) -> Image.Image | None:
         """The samples as they are stored, of mode 1, L, RGB or CMYK; of an image with a palette its colors.
 
-        None if it is damaged, or has another number of components.
+        With a larger `step`, each pixel is the mean of a square of so many, and 1 bit becomes gray. None if the image
+        is damaged, or has another number of components.
         """
         if self.is_bilevel:
-            image = _decode(self, Name.DeviceGray, None)
-            return image and image.convert("1", dither=Image.Dither.NONE)
+            image = _decode(self, Name.DeviceGray, None, step=step)
+            return image.convert("1", dither=Image.Dither.NONE) if image and step == 1 else image
         if self.has_palette:
-            return _decode(self, self.space, self.stream.get("/Decode"))
+            return _decode(self, self.space, self.stream.get("/Decode"), step=step)
         if self.bands in _DEVICES:
-            return _decode(self, _DEVICES[self.bands], None)
+            return _decode(self, _DEVICES[self.bands], None, step=step)
         has_own_space = self.space is None and self.filters[-1:] == ["/JPXDecode"]
-        return _decode(self, None, None) if has_own_space else None
+        return _decode(self, None, None, step=step) if has_own_space else None
 
-    def decode_as(self, space: pymupdf.Colorspace) -> Image.Image | None:
-        """The image in a color space. None if it is damaged."""
-        return _decode(self, self.space, self.stream.get("/Decode"), space)
+    def decode_as(self, space: pymupdf.Colorspace, step: int = 1) -> Image.Image | None:
+        """The image in a color space, at a `step` as for `decode`. None if it is damaged."""
+        return _decode(self, self.space, self.stream.get("/Decode"), space, step)
 
     def replace(self, image: Image.Image, encoding: Encoding) -> None:
         """Stores what `decode` returned, at another size or as it is."""
@@ -153,7 +156,7 @@ def _bands(space: Any) -> int:
 
 
 def _decode(
-    image: StoredImage, space: Any, ranges: Any, target: pymupdf.Colorspace | None = None
+    image: StoredImage, space: Any, ranges: Any, target: pymupdf.Colorspace | None = None, step: int = 1
 ) -> Image.Image | None:
     """The image as MuPDF decodes it in a document of its own, with another color space and range of samples."""
     copy = Pdf.new()
@@ -173,17 +176,50 @@ def _decode(
     pymupdf.TOOLS.reset_mupdf_warnings()
     xref = next((number for number in range(1, document.xref_length()) if document.xref_is_image(number)), 0)
     try:
-        pixels = pymupdf.Pixmap(document, xref)
-        pixels = pymupdf.Pixmap(target, pixels) if target else pixels
+        if step == 1:
+            return _as_image(image, image.size, pymupdf.Pixmap(document, xref), target)
+        return _reduced(image, document, xref, target, step)
     except (pymupdf.mupdf.FzErrorBase, RuntimeError, ValueError):
         return None
     finally:
         document.close()
+
+
+def _reduced(
+    image: StoredImage, document: pymupdf.Document, xref: int, target: pymupdf.Colorspace | None, step: int
+) -> Image.Image | None:
+    """The image with means of squares instead of pixels, of which only a band is in memory."""
+    width, height = image.size
+    rows = max(step, _BAND_PIXELS // width // step * step)
+    file = pymupdf.mupdf.pdf_document_from_fz_document(document)
+    source = pymupdf.mupdf.pdf_load_image(file, pymupdf.mupdf.pdf_new_indirect(file, xref, 0))
+    reduced: Image.Image | None = None
+    for top in range(0, height, rows):
+        area = pymupdf.mupdf.FzIrect(0, top, width, min(top + rows, height))
+        pixels, *_ = pymupdf.mupdf.fz_get_pixmap_from_image(source, area, pymupdf.mupdf.FzMatrix(0, 0, 0, 0, 0, 0))
+        is_whole = pixels.h() == height  # as MuPDF decodes an image of which a band is nearly all
+        band = _as_image(
+            image, image.size if is_whole else (width, area.y1 - top), pymupdf.Pixmap("raw", pixels), target
+        )
+        pymupdf.TOOLS.store_shrink(100)
+        if band is None:
+            return None
+        band = band.crop((0, top, width, area.y1)) if is_whole else band
+        reduced = reduced or Image.new(band.mode, (ceil(width / step), ceil(height / step)))
+        reduced.paste(band.reduce(step), (0, top // step))
+    return reduced
+
+
+def _as_image(
+    image: StoredImage, size: Size, pixels: pymupdf.Pixmap, target: pymupdf.Colorspace | None
+) -> Image.Image | None:
+    """What MuPDF has decoded, in a color space. None if there is a problem, or not this size."""
+    pixels = pymupdf.Pixmap(target, pixels) if target else pixels
     mode = _MODES.get(pixels.n)
-    is_wrong = pixels.alpha or (pixels.width, pixels.height) != image.size or pymupdf.TOOLS.mupdf_warnings()
+    is_wrong = pixels.alpha or (pixels.width, pixels.height) != size or pymupdf.TOOLS.mupdf_warnings()
     if mode is None or is_wrong or (target is None and image.bands not in (0, pixels.n) and not image.is_bilevel):
         return None
-    return Image.frombytes(mode, image.size, pixels.samples_mv)
+    return Image.frombytes(mode, size, pixels.samples_mv)
 
 
 def _copied(copy: Pdf, value: Any) -> Any:

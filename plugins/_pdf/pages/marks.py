@@ -27,12 +27,14 @@ Color: TypeAlias = tuple[float, float, float]
 # Helvetica, in font sizes.
 _ASCENT = 0.75
 _DESCENT = 0.22
+_HIGHEST = 1.25  # above the descent: the accents of capitals
 _WIDE = 14_000  # points; no text is wider
 _MARGIN = 20  # points between a mark and the edges of a page
 _MAX_MARGIN = 0.1  # share of the width or height of the page
 _TILE_GAP = 0.5  # share of the height of a tile
 _MAX_TILES = 2000
 _MAX_PARENTS = 100  # nodes above a page
+_ALIGNMENTS = {1: "center", 2: "right"}
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,12 @@ class MarkWriter:
             shown = String(text.encode("cp1252")).unparse().decode("latin-1")
         except UnicodeEncodeError:
             return self._shaped_text(text, size, color, opacity)
-        width = max(pymupdf.get_text_length(text, "helv", size), 1.0)
+        width = max(pymupdf.Font("helv").text_length(text, size), 1.0)
         rgb = " ".join(f"{part:.4f}" for part in color)
         content = f"BT {rgb} rg /F {size:.4f} Tf 0 {size * _DESCENT:.4f} Td {shown} Tj ET"
-        return self._mark(content, width, size * (_ASCENT + _DESCENT), opacity, Font=Dictionary(F=self._font()))
+        mark = self._mark(content, width, size * (_ASCENT + _DESCENT), opacity, Font=Dictionary(F=self._font()))
+        mark.form.BBox = Array([round(edge, 4) for edge in (-size, 0, width + size, size * _HIGHEST)])
+        return mark
 
     def _font(self) -> Object:
         if not self._fonts:
@@ -157,14 +161,18 @@ class MarkWriter:
             self._fonts[""] = self._document.make_indirect(font)
         return self._fonts[""]
 
+    def paragraph(self, text: str, size: float, width: float, color: Color, align: int) -> Mark:
+        """A text with lines of this width in points, aligned at the left (0), in the middle (1) or at the right (2)."""
+        made, page = _html_page(
+            text, size, color, width, f"white-space:pre-wrap;text-align:{_ALIGNMENTS.get(align, 'left')}"
+        )
+        bottoms = [line["bbox"][3] for block in page.get_text("dict")["blocks"] for line in block["lines"]]
+        page.set_cropbox(pymupdf.Rect(0, 0, width, min(max(bottoms, default=size), page.rect.height)))
+        made.subset_fonts()
+        return self.page(made.tobytes(garbage=3, deflate=True))
+
     def _shaped_text(self, text: str, size: float, color: Color, opacity: float) -> Mark:
-        text = text.replace(characters.EMOJI_STYLE, "")  # for which MuPDF would draw a box
-        characters.warn_lacking([*filter(characters.is_drawn, builtin.lacking(text))], lacks_color=False)
-        made = pymupdf.open()
-        page = made.new_page(width=_WIDE, height=size * 4)
-        rgb = ",".join(str(round(part * 255)) for part in color)
-        style = f"font-family:sans-serif;font-size:{size}px;color:rgb({rgb});white-space:nowrap;margin:{size}px"
-        page.insert_htmlbox(page.rect, f'<div style="{style}">{html.escape(text)}</div>')
+        made, page = _html_page(text, size, color, _WIDE, f"white-space:nowrap;margin:{size}px")
         boxes = [line["bbox"] for block in page.get_text("dict")["blocks"] for line in block["lines"]]
         edges = list(zip(*boxes, strict=True)) or [(0,), (0,), (size,), (size,)]
         box = pymupdf.Rect(min(edges[0]), min(edges[1]), max(edges[2]), max(edges[3])) & page.rect
@@ -223,6 +231,18 @@ class MarkWriter:
         if key not in self._contents:
             self._contents[key] = self._document.make_stream(content.encode())
         return self._contents[key]
+
+
+def _html_page(text: str, size: float, color: Color, width: float, style: str) -> tuple[pymupdf.Document, pymupdf.Page]:
+    """A new document and its page, with a text in fonts that have its characters. Issues a warning if none has."""
+    text = text.replace(characters.EMOJI_STYLE, "")  # for which MuPDF would draw a box
+    characters.warn_lacking([*filter(characters.is_drawn, builtin.lacking(text))], lacks_color=False)
+    made = pymupdf.open()
+    page = made.new_page(width=width, height=size * 4 if width == _WIDE else _WIDE)
+    rgb = ",".join(str(round(part * 255)) for part in color)
+    style = f"font-family:sans-serif;font-size:{size}px;color:rgb({rgb});{style}"
+    page.insert_htmlbox(page.rect, f'<div style="{style}">{html.escape(text)}</div>')
+    return made, page
 
 
 def _unbalanced(page: Page) -> tuple[int, int]:

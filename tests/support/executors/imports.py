@@ -39,7 +39,8 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-split": {"every": 1},
     "pdf-watermark": {"text": "a"},
 }
-_WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without images
+# For a file without images, attachments and fields, and without a file to attach.
+_WITHOUT_RESULT = {"pdf-attach", "pdf-extract-attachments", "pdf-extract-images", "pdf-form"}
 
 
 def main(kind: str, folder: Path, every: int, first: int) -> None:

@@ -36,6 +36,7 @@ _PARAMS = {
     "language",  # only those that are installed are valid
     *("title", "user_password", "every", "text"),  # one of several options is required
     *("allow", "angle", "margin"),  # only some names, 90 but not 90.0, and only what leaves space for the image
+    "outline",
     "outputs",  # in a form, schemathesis sends a list as several fields instead of JSON
     "period",  # only days of the calendar are valid
     "files[]",  # schemathesis sends only one, because the field has a content type

@@ -36,10 +36,14 @@ def tool_requests() -> dict[str, ToolRequest]:
     form = document("A", 2, field(0, "name", String("Ann")), link(0, to=1))
     images = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
     return {
+        "pdf-attach": ToolRequest(one, {}, {"attachments": b"a,b"}, same_pages=True),
         "pdf-compress": ToolRequest(one, {"quality": 60}, same_pages=True),
         "pdf-delete-pages": ToolRequest(one, {"pages": "2"}),
         "pdf-extract-pages": ToolRequest(one, {"pages": "1-"}, same_pages=True),
+        "pdf-extract-attachments": ToolRequest((run_tool("pdf-attach", report, files={"attachments": b"a,b"}).data,)),
         "pdf-extract-images": ToolRequest((images,), count=2),
+        "pdf-form": ToolRequest((form,), {"fields": {"name": "Bob"}}),
+        "pdf-info": ToolRequest((form,)),
         "pdf-flatten": ToolRequest((form,), same_pages=True),
         "pdf-from-images": ToolRequest((sample("jpeg"), sample("png"), sample("gif")), {"page_size": "a4"}),
         "pdf-merge": ToolRequest((report, document("B", 1)), {"outline": True}),

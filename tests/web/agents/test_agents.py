@@ -168,6 +168,11 @@ async def test_files_of_this_machine(folder: Path) -> None:
         assert (await agent("account"))["account"] is None
         stamped = await agent("run_tool", tool="pdf-watermark", path="pages.pdf", files={"stamp": "photo.png"})
         assert stamped["outputs"] == [str(folder / "pages-pdf-watermark.pdf")]
+        kept = {"attachments": ["photo.png", "photo.png"]}
+        assert "error" not in await agent("run_tool", tool="pdf-attach", path="pages.pdf", files=kept)
+        extracted = await agent("run_tool", tool="pdf-extract-attachments", path="pages-pdf-attach.pdf")
+        names = [Path(one).name.removeprefix("pages-pdf-attach-") for one in extracted["outputs"]]
+        assert names == ["pdf-extract-attachments-photo.png", "pdf-extract-attachments-photo (2).png"]
         marked = await agent(
             "convert", path="photo.png", output_format="jpeg", watermark="photo.png", output_profile="p3"
         )

@@ -20,7 +20,7 @@ from tests.support.servers.in_process import Running
 
 _TOOLS = load_registry().tools
 _REQUESTS = tool_requests()
-_FORMATS = {"pdf-extract-images": "png"}  # the others make PDFs
+_FORMATS = {"pdf-extract-images": "png", "pdf-extract-attachments": "file", "pdf-info": "json"}  # the others make PDFs
 
 
 def _files(name: str) -> list[tuple[str, tuple[str, bytes]]]:
@@ -39,7 +39,7 @@ def _form(name: str) -> dict[str, str]:
 def _count(name: str, data: bytes) -> int:
     """The number of files of a result."""
     if not _TOOLS[name].archive:
-        assert data.startswith(b"%PDF-")
+        assert data.startswith(b"{" if _FORMATS.get(name) == "json" else b"%PDF-")
         return 1
     with ZipFile(BytesIO(data)) as archive:
         assert archive.testzip() is None
@@ -61,6 +61,26 @@ def test_over_http(server: Running, name: str) -> None:
     stored = server.request("GET", described["download_url"].removeprefix("/api/v1"))
     assert _count(name, stored.content) == expected
     assert _used(server, name) == before + 2
+
+
+def test_files_are_attached_with_their_names(server: Running) -> None:
+    names = ["factur x.xml", "Zahlen.CSV"]
+    parts = [
+        ("file", ("a.pdf", document("A", 1))),
+        ("attachments", (names[0], b"<x/>")),
+        ("attachments[]", (names[1], b"1")),
+    ]
+
+    attached = server.request("POST", "/pdf/attach", files=parts).content
+    extracted = server.request("POST", "/pdf/extract-attachments", files={"file": attached}).content
+    refused = server.request("POST", "/pdf/attach", files=[parts[0], *parts[1:2] * 21])
+
+    with ZipFile(BytesIO(extracted)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "Zahlen.csv": b"1",
+            "factur x.xml": b"<x/>",
+        }
+    problem(refused, 400, "invalid_parameter", reason="out_of_range", param="attachments")
 
 
 def _used(server: Running, name: str) -> int:
