@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from engine import FidelityWarning, InputFile, InvalidOption, PageRanges, lazy_imports, tool
+from engine import ConversionError, FidelityWarning, InputFile, InvalidOption, PageRanges, lazy_imports, tool
 from engine.option_types import Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
@@ -15,7 +15,7 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import archive_claims, documents, form_fields, objects
+    from plugins._pdf import archive_claims, documents, form_fields
     from plugins._pdf.pages import marks
 
 MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
@@ -47,13 +47,17 @@ def lay_over(
 
 
 def _marks(document: pikepdf.Pdf, overlay: bytes, count: int) -> list[marks.Mark]:
-    """The first `count` pages of a PDF. Issues a warning for more, and for links."""
+    """The first `count` pages of a PDF. Issues a warning for more, and for links. Raises ConversionError."""
     writer = marks.MarkWriter(document)
-    with objects.open_pdf(overlay) as source:
-        if len(source.pages) > max(count, 1):
-            FidelityWarning.issue("pages_dropped", f"Only {count} pages of the overlay are drawn.")
-        drawn = form_fields.with_drawn_annotations(source, set(range(count)), "")
-        found = list(drawn.pages)[:count]
-        if any("/Annots" in page.obj for page in found):
-            FidelityWarning.issue("links_dropped", "Links of the overlay are not in the result.")
-        return [writer.page_of(page) for page in found]
+    try:
+        source = documents.open_document(overlay, None)
+    except ConversionError as error:
+        error.param = "overlay"
+        raise
+    if len(source.pages) > max(count, 1):
+        FidelityWarning.issue("pages_dropped", f"Only {count} pages of the overlay are drawn.")
+    drawn = form_fields.with_drawn_annotations(source, set(range(count)), "")
+    found = list(drawn.pages)[:count]
+    if any("/Annots" in page.obj for page in found):
+        FidelityWarning.issue("links_dropped", "Links of the overlay are not in the result.")
+    return [writer.page_of(page) for page in found]

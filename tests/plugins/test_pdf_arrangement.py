@@ -208,7 +208,7 @@ def test_what_lies_on_a_resized_page_follows() -> None:
         across, down = 595.2756 / 201, 841.8898 / 300
         items = {str(item.Subtype): item for item in page.obj.Annots}
         assert [float(edge) for edge in items["/Square"].Rect] == _near(20 * across, 20 * down, 60 * across, 40 * down)
-        assert bytes(items["/Widget"].DA) == b"/Helv %.4g Tf 0 g" % (10 * (across * down) ** 0.5)
+        assert bytes(items["/Widget"].DA) == b"/Helv %.4f Tf 0 g" % (10 * (across * down) ** 0.5)
         for target in (page.obj.Annots[1].Dest, made.Root.Names.Dests.Names[1].D, made.Root.Outlines.First.Dest):
             assert target[0].objgen == other.obj.objgen
             assert float(target[3]) == pytest.approx(300 * down)
@@ -316,8 +316,11 @@ def _blank(width: int, height: int, content: bytes = b"") -> Pdf:
     return made
 
 
-def test_an_overlay_is_needed() -> None:
+def test_an_overlay_is_needed_that_opens() -> None:
+    locked = run_tool("pdf-protect", document("B", 1), user_password="user").data
+
     assert _refused("pdf-overlay", document("A", 1)) == ("overlay", "missing")
+    assert _refused("pdf-overlay", document("A", 1), files={"overlay": locked}) == ("overlay", "pdf_encrypted")
 
 
 def _written(*angles: int) -> bytes:

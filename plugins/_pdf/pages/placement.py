@@ -31,7 +31,7 @@ _LISTS_OF_POINTS = ("/InkList", "/Path")
 _PLACED = ("/Annots", "/B", "/VP")
 _FORM_KEYS = ("/Type", "/Subtype", "/BBox", "/Resources", "/Group")
 _OTHER_BOXES = ("/BleedBox", "/TrimBox", "/ArtBox")
-_FONT_SIZE = re.compile(rb"([0-9.]+)(\s+Tf)")
+_FONT_SIZE = re.compile(rb"(?<![0-9.])([0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(\s++Tf)")
 
 
 def set_box(page: Page, box: Box) -> None:
@@ -97,7 +97,7 @@ class Placement:
         return Array([self.target, kind, *moved])
 
     def move(self, item: Object) -> None:
-        """Moves an annotation, a bead or a viewport, and puts annotations on the other page."""
+        """Moves an annotation, a bead or a viewport."""
         for key in _RECTANGLES:
             if len(edges := _numbers(item.get(key))) == 4:
                 item[key] = Array(self._rectangle(edges))
@@ -113,7 +113,7 @@ class Placement:
             item.DA = String(_FONT_SIZE.sub(self._font_size, bytes(item.DA)))
 
     def _font_size(self, match: re.Match[bytes]) -> bytes:
-        return b"%.4g%b" % (float(match[1]) * self._scale, match[2])
+        return b"%.4f%b" % (float(match[1]) * self._scale, match[2])
 
     @property
     def _scale(self) -> float:
