@@ -244,7 +244,7 @@ def open_inputs(
     for path, source, data in zip(plan.openings, plan.sources, inputs, strict=True):
         payload: Any = data
         name = plan.file_names[len(payloads) - additional] if len(payloads) >= additional else None
-        given = {**defaults, **options} if name is None else defaults
+        given = {**options, **defaults} if name is None else defaults
         try:
             with nullcontext() if name is None else file_errors(name):
                 if source.must_be_complete and source.is_complete and not source.is_complete(data):

@@ -238,6 +238,15 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str, *, annotation
     return flat
 
 
+def with_drawn_annotations(document: Pdf, indexes: Set[int], password: str) -> Pdf:
+    """As `flatten_pages`; the document itself if it has only links there. Issues a warning for form fields."""
+    pages = [page.obj for index, page in enumerate(document.pages) if index in indexes]
+    kinds = {str(item.get("/Subtype")) for page in pages for item in _annotations(page)}
+    if "/Widget" in kinds:
+        FidelityWarning.issue("forms_dropped", "Form fields are drawn as they are, and cannot be filled in.")
+    return flatten_pages(document, indexes, password) if kinds - {"/Link", "/Popup"} else document
+
+
 def _without(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
     """The fields without flattened ones and those above no others. Adds the ids of the remaining ones to `left`."""
     kept: list[Object] = []

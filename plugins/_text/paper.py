@@ -1,4 +1,4 @@
-"""Sizes of paper, and the part of a page that its margin leaves."""
+"""Sizes of paper, the part of a page that its margin leaves, and how content is placed in a frame."""
 
 from __future__ import annotations
 
@@ -56,3 +56,17 @@ def check_margin(margin: float, side: float) -> None:
     """Raises InvalidOption if twice the margin is not less than the shorter side of the page."""
     if 2 * margin >= side:
         raise InvalidOption("margin leaves no space on the page.", reason="out_of_range", param="margin")
+
+
+def fitted(
+    size: tuple[float, float], frame: tuple[float, float, float, float], fit: str
+) -> tuple[float, float, float, float, float, float]:
+    """The matrix that places content of this size in the middle of a frame: left, bottom, right and top.
+
+    `fit` is `inside`, `cover` or `fill`.
+    """
+    left, bottom, right, top = frame
+    across, down = (right - left) / size[0], (top - bottom) / size[1]
+    if fit != "fill":
+        across = down = min(across, down) if fit == "inside" else max(across, down)
+    return across, 0, 0, down, (left + right - size[0] * across) / 2, (bottom + top - size[1] * down) / 2

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from engine import RASTER, EncodedFile, lazy_imports, tool
 from engine.option_types import Margin, Sanitize
-from plugins._text.paper import POINTS, SIZES, check_margin
+from plugins._text.paper import POINTS, SIZES, check_margin, fitted
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
@@ -31,7 +31,6 @@ ImageFit = Annotated[
     Literal["inside", "cover", "fill"],
     Field(description="How an image fits the page: whole, cut off, or distorted. Small ones are enlarged."),
 ]
-Box = tuple[float, float, float, float]
 
 
 @tool(
@@ -70,7 +69,7 @@ def from_images(
             area = (long, short) if is_wide else (short, long)
         check_margin(border, min(area))
         frame = (border, border, area[0] - border, area[1] - border)
-        matrix = _matrix((width, height), frame, fit)
+        matrix = fitted((width, height), frame, fit)
         page.obj.MediaBox = pikepdf.Array([0, 0, *(round(side, 4) for side in area)])
         clip = f"{frame[0]:.4f} {frame[1]:.4f} {frame[2] - frame[0]:.4f} {frame[3] - frame[1]:.4f} re W n"
         start = f"q {clip} {' '.join(f'{value:.6f}' for value in matrix)} cm\n"
@@ -78,12 +77,3 @@ def from_images(
             page.contents_add(made.make_stream(start.encode()), prepend=True)
             page.contents_add(made.make_stream(b"\nQ"))
     return EncodedFile(documents.save_document(made, sanitize=sanitize), pages=len(made.pages))
-
-
-def _matrix(size: tuple[float, float], frame: Box, fit: str) -> tuple[float, ...]:
-    """The matrix that places an image in the middle of a frame."""
-    left, bottom, right, top = frame
-    across, down = (right - left) / size[0], (top - bottom) / size[1]
-    if fit != "fill":
-        across = down = min(across, down) if fit == "inside" else max(across, down)
-    return across, 0, 0, down, (left + right - size[0] * across) / 2, (bottom + top - size[1] * down) / 2

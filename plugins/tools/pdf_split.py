@@ -16,7 +16,7 @@ with lazy_imports():
     from plugins._pdf import documents, form_fields
     from plugins._pdf.pages import parts
 
-MODULES = ("plugins._pdf.pages.parts",)
+MODULES = ("plugins._pdf.documents", "plugins._pdf.pages.parts")
 TEMPLATE = "documents"
 
 

@@ -40,7 +40,8 @@ _RECOVERED = {
 }
 _PDF_LIMITS = TaskLimits(seconds=30)
 _PDF_FAULTS = {"engine_error", "worker_crashed", "timeout"}
-_ENDLESS = {("pdf-ocr", "forms by powers of ten")}  # to draw it takes longer than any deadline
+# To draw it takes longer than any deadline.
+_ENDLESS = {("pdf-ocr", "forms by powers of ten"), ("pdf-auto-rotate", "forms by powers of ten")}
 
 
 @pytest.fixture(scope="module")

@@ -215,6 +215,17 @@ def test_the_angle_is_counterclockwise() -> None:
     assert (pixels[top + 2, left + 2] == 255).all()
 
 
+@pytest.mark.parametrize("angle", [90, 180, 270])
+def test_marks_are_turned_by_right_angles(angle: int) -> None:
+    stamp = image_file(Image.new("RGB", (80, 20), "red"), "PNG")
+
+    pixels = _drawn(run_tool("pdf-watermark", _blank(), files={"stamp": stamp}, angle=angle, size=80, opacity=1).data)
+
+    left, top, right, bottom = _box(pixels)
+    assert sorted((right - left, bottom - top)) == [pytest.approx(20, abs=2), pytest.approx(80, abs=2)]
+    assert (right - left > bottom - top) is (angle == 180)
+
+
 def test_opacity_mixes_the_colors_once() -> None:
     stamp = image_file(Image.new("RGB", (80, 40), "red"), "PNG")
 

@@ -56,6 +56,11 @@ class Mark:
         return self.width * across + self.height * along, self.width * along + self.height * across
 
 
+def operands(matrix: Iterable[float]) -> str:
+    """The numbers of a matrix as in a content stream, which has no exponents."""
+    return " ".join(f"{value:.6f}" for value in matrix)
+
+
 def visible_box(page: Page) -> Box:
     """Left, bottom, right and top of the part of a page that is shown: the crop box as far as it is on the page."""
     media, crop = (_sorted_edges(box) for box in (page.mediabox, page.cropbox))
@@ -96,6 +101,11 @@ class Geometry:
             case 270:
                 return cls(height, width, (0, -scale, scale, 0, left, top))
         return cls(width, height, (scale, 0, 0, scale, left, bottom))
+
+    @property
+    def from_page(self) -> pikepdf.Matrix:
+        """The matrix from the units of the content to points of the page as it is shown, from its lower left corner."""
+        return pikepdf.Matrix(self.to_page).inverse()
 
     def place(self, mark: Mark, position: str, angle: float = 0) -> Matrix:
         """The matrix of a mark at a position such as `northeast`, turned counterclockwise by `angle` degrees."""
@@ -181,15 +191,18 @@ class MarkWriter:
         return self.page(made.tobytes(garbage=3, deflate=True), opacity)
 
     def page(self, data: bytes, opacity: float = 1.0) -> Mark:
-        """The first page of a PDF file, at its size."""
+        """The first page of a PDF file, as it is shown, at its size."""
         with open_pdf(data) as source:
-            page = source.pages[0]
-            left, bottom, right, top = box = visible_box(page)
-            page.obj.TrimBox = Array(box)  # the form shows this box
-            form = self._document.copy_foreign(page.as_form_xobject())
+            return self.page_of(source.pages[0], opacity)
+
+    def page_of(self, page: Page, opacity: float = 1.0) -> Mark:
+        """A page of another document, as `page`."""
+        geometry = Geometry.of(page)
+        page.obj.TrimBox = Array(visible_box(page))  # the form shows this box
+        form = self._document.copy_foreign(page.as_form_xobject(handle_transformations=False))
         form.Group = Dictionary(S=Name.Transparency)  # opacity then applies to the form as a whole
-        content = f"1 0 0 1 {-left:.4f} {-bottom:.4f} cm /X Do"
-        return self._mark(content, right - left, top - bottom, opacity, XObject=Dictionary(X=form))
+        content = f"{operands(geometry.from_page.shorthand)} cm /X Do"
+        return self._mark(content, geometry.width, geometry.height, opacity, XObject=Dictionary(X=form))
 
     def _mark(self, content: str, width: float, height: float, opacity: float, **resources: Object) -> Mark:
         if opacity < 1:
@@ -206,9 +219,8 @@ class MarkWriter:
     ) -> None:
         """Draws a mark on a page, or under its content, at each of these places on the page as it is shown."""
         name = _add_resource(self._document, page, mark.form)
-        matrix = " ".join(f"{value:.6g}" for value in Geometry.of(page).to_page)
-        places = " ".join(f"q {' '.join(f'{value:.6g}' for value in one)} cm {name} Do Q" for one in matrices)
-        drawn = f"{tag} BMC q {matrix} cm {places} Q EMC"
+        places = " ".join(f"q {operands(one)} cm {name} Do Q" for one in matrices)
+        drawn = f"{tag} BMC q {operands(Geometry.of(page).to_page)} cm {places} Q EMC"
         if under:
             page.contents_add(self._stream(f"{drawn}\n"), prepend=True)
             return
@@ -220,7 +232,7 @@ class MarkWriter:
         """Turns the content of a page around its middle, counterclockwise by `angle` degrees."""
         left, bottom, right, top = visible_box(page)
         x, y = (left + right) / 2, (bottom + top) / 2
-        matrix = " ".join(f"{value:.6f}" for value in _turned(Mark(page.obj, 2 * x, 2 * y), x, y, angle))
+        matrix = operands(_turned(Mark(page.obj, 2 * x, 2 * y), x, y, angle))
         before, after = _unbalanced(page)
         page.contents_add(self._stream(f"q {matrix} cm " + "q " * before + "\n"), prepend=True)
         page.contents_add(self._stream("\n" + "Q " * (after + 1)))

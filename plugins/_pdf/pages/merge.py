@@ -5,6 +5,8 @@ from typing import Any
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
+from engine import FidelityWarning
+from plugins._pdf import archive_claims
 from plugins._pdf.destinations import (
     change_destinations,
     link_items,
@@ -13,7 +15,7 @@ from plugins._pdf.destinations import (
     resolve_page_numbers,
     set_named_destinations,
 )
-from plugins._pdf.form_fields import merge_forms
+from plugins._pdf.form_fields import merge_forms, remove_signatures, remove_xfa
 from plugins._pdf.name_trees import (
     Ids,
     as_list,
@@ -26,6 +28,42 @@ from plugins._pdf.name_trees import (
     unique_name,
 )
 from plugins._pdf.pages.part_structure import holders_of_keys
+
+
+def merged(documents: list[Pdf]) -> Pdf:
+    """The pages of documents in one, without encryption if there are several; the list is empty afterwards.
+
+    Signatures and XFA forms are removed, and different claims to be PDF/A. Issues a warning for each.
+    """
+    if len(documents) > 1 and any(document.is_encrypted for document in documents):
+        FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
+    if not all(archive_claims.is_same_claim(documents[0], document) for document in documents[1:]):
+        for document in documents:
+            archive_claims.remove_claim(document)
+    version = max(document.pdf_version for document in documents)
+    for document in documents:
+        remove_signatures(document)
+        remove_xfa(document)
+    made = documents.pop(0)
+    if documents:
+        made = _without_encryption(made)
+        made.Root.Version = Name(f"/{version}")
+    # Releases each input after its pages are copied, to limit memory.
+    while documents:
+        append(made, documents.pop(0))
+    return made
+
+
+def _without_encryption(document: Pdf) -> Pdf:
+    """The document itself, or a copy if it is encrypted."""
+    if not document.is_encrypted:
+        return document
+    copy = Pdf.new()
+    info = document.trailer.get("/Info")
+    if isinstance(info, Dictionary) and "/Type" not in info:  # broken files may name another object
+        copy.trailer.Info = copy.copy_foreign(document.make_indirect(info))
+    append(copy, document)
+    return copy
 
 
 def append(document: Pdf, other: Pdf) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +22,9 @@ from plugins._pdf.pages.marks import Mark, MarkWriter
 
 _DPI = 300  # Tesseract is made for it
 _MAX_PAGE_PIXELS = 25_000_000
+# What Tesseract finds out about the orientation: the degrees to turn, and its confidence.
+_ORIENTATION = re.compile(rb"Rotate: (\d+)\s+Orientation confidence: ([\d.]+)")
+_CERTAIN = 5  # that of photos is below 4, that of three lines of text above 6
 _WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has the size of its page
 
 
@@ -72,19 +76,34 @@ def recognized(page: pymupdf.Page, command: Sequence[str]) -> bytes | None:
 
     `command` starts Tesseract with its languages.
     """
+    # 1: finds out which side is up, too
+    done = _run(page, [*command, "--psm", "1", "-c", "textonly_pdf=1"], "pdf")
+    if done is not None and done.returncode:
+        raise StepFailed("Tesseract failed.")
+    return None if done is None else done.stdout
+
+
+def orientation(page: pymupdf.Page, command: Sequence[str]) -> int | None:
+    """By how many degrees clockwise a page must be turned so that its text is upright. None if it is not certain.
+
+    `command` starts Tesseract.
+    """
+    done = _run(page, [*command, "-l", "osd", "--psm", "0"])
+    found = None if done is None or done.returncode else _ORIENTATION.search(done.stdout)
+    return int(found[1]) if found and float(found[2]) >= _CERTAIN else None
+
+
+def _run(page: pymupdf.Page, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes] | None:
+    """The result of Tesseract on the pixels of a page. None for a page of one color."""
     dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
     check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
     pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
     image: bytes = pixels.tobytes("pgm")
-    if image.endswith(image[-1:] * (pixels.width * pixels.height)):  # one color
+    if image.endswith(image[-1:] * (pixels.width * pixels.height)):
         return None
-    layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
-    arguments = [*command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
+    arguments = [*command, "--dpi", str(dpi), "stdin", "stdout", *outputs]
     environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
-    done = subprocess.run(arguments, input=image, capture_output=True, env=environment, check=False)
-    if done.returncode:
-        raise StepFailed("Tesseract failed.")
-    return done.stdout
+    return subprocess.run(arguments, input=image, capture_output=True, env=environment, check=False)
 
 
 def _angles(layer: bytes) -> list[float]:

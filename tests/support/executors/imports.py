@@ -31,16 +31,19 @@ Jobs: TypeAlias = list[tuple[Path, Plan]]
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
 _BOOKS = ("fb2", "mobi", "xps")  # one function opens them and epub
 _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
+    "pdf-arrange": {"pages": [{"file": 0}]},
+    "pdf-crop": {"margin": 1},
     "pdf-delete-pages": {"pages": "1"},
     "pdf-extract-pages": {"pages": "1"},
     "pdf-metadata": {"title": "a"},
     "pdf-protect": {"owner_password": "a"},
+    "pdf-resize-pages": {"page_size": "a4"},
     "pdf-rotate": {"angle": 90},
     "pdf-split": {"every": 1},
     "pdf-watermark": {"text": "a"},
 }
-# For a file without images, attachments and fields, and without a file to attach.
-_WITHOUT_RESULT = {"pdf-attach", "pdf-extract-attachments", "pdf-extract-images", "pdf-form"}
+# For a file without images, attachments and fields, and without a file to attach or to overlay.
+_WITHOUT_RESULT = {"pdf-attach", "pdf-extract-attachments", "pdf-extract-images", "pdf-form", "pdf-overlay"}
 
 
 def main(kind: str, folder: Path, every: int, first: int) -> None:

@@ -28,6 +28,9 @@ class ToolRequest:
     same_pages: bool = False
 
 
+_ARRANGEMENT = [{"file": 1}, {"file": 0, "page": 3, "rotate": 90}, {"blank": "a5"}, {"file": 0}]
+
+
 @cache
 def tool_requests() -> dict[str, ToolRequest]:
     """The requests by the ids of the tools."""
@@ -36,8 +39,11 @@ def tool_requests() -> dict[str, ToolRequest]:
     form = document("A", 2, field(0, "name", String("Ann")), link(0, to=1))
     images = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
     return {
+        "pdf-arrange": ToolRequest((report, sample("png")), {"pages": _ARRANGEMENT}),
         "pdf-attach": ToolRequest(one, {}, {"attachments": b"a,b"}, same_pages=True),
+        "pdf-auto-rotate": ToolRequest(one, same_pages=True),
         "pdf-compress": ToolRequest(one, {"quality": 60}, same_pages=True),
+        "pdf-crop": ToolRequest(one, {"box": "0,0,150,200"}),
         "pdf-delete-pages": ToolRequest(one, {"pages": "2"}),
         "pdf-extract-pages": ToolRequest(one, {"pages": "1-"}, same_pages=True),
         "pdf-extract-attachments": ToolRequest((run_tool("pdf-attach", report, files={"attachments": b"a,b"}).data,)),
@@ -48,12 +54,15 @@ def tool_requests() -> dict[str, ToolRequest]:
         "pdf-from-images": ToolRequest((sample("jpeg"), sample("png"), sample("gif")), {"page_size": "a4"}),
         "pdf-merge": ToolRequest((report, document("B", 1)), {"outline": True}),
         "pdf-metadata": ToolRequest(one, {"title": "A title"}, same_pages=True),
+        "pdf-nup": ToolRequest(one),
         "pdf-number-pages": ToolRequest(one),
         "pdf-ocr": ToolRequest((scanned_pdf(),)),
+        "pdf-overlay": ToolRequest(one, files={"overlay": document("B", 1)}),
         "pdf-pipe": ToolRequest(
             one, {"stages": [{"tool": "pdf-rotate", "angle": 90}, {"tool": "pdf-split", "every": 1}]}, count=3
         ),
         "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
+        "pdf-resize-pages": ToolRequest(one, {"page_size": "a4"}),
         "pdf-rotate": ToolRequest(one, {"angle": 90}),
         "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),
         "pdf-unlock": ToolRequest(one, same_pages=True),
