@@ -198,8 +198,8 @@ class MarkWriter:
     ) -> None:
         """Draws a mark on a page, or under its content, at each of these places on the page as it is shown."""
         name = _add_resource(self._document, page, mark.form)
-        matrix = " ".join(f"{value:.6g}" for value in Geometry.of(page).to_page)
-        places = " ".join(f"q {' '.join(f'{value:.6g}' for value in one)} cm {name} Do Q" for one in matrices)
+        matrix = " ".join(f"{value:.6f}" for value in Geometry.of(page).to_page)  # PDF has no exponents
+        places = " ".join(f"q {' '.join(f'{value:.6f}' for value in one)} cm {name} Do Q" for one in matrices)
         drawn = f"{tag} BMC q {matrix} cm {places} Q EMC"
         if under:
             page.contents_add(self._stream(f"{drawn}\n"), prepend=True)
