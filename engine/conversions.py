@@ -140,8 +140,9 @@ def conversion(
     """Declares the decorated function as the step from `source` to `target`, which can return an EncodedFile.
 
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
-    `terminal` step can only be the last of a path, such as one to pixels on a PDF page. `programs` are the paths of
-    programs the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: the
+    `terminal` step can only be the last of a path, such as one to pixels on a PDF page; so can an encoder with
+    `capabilities`: pixels are not encoded to be read again. `programs` are the paths of programs the step runs; the
+    sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: the
     process of the step takes no tasks but those of its plugin's TEMPLATE and of one account, or without a TEMPLATE only
     one, as do plans with `programs`. An encoder declares what its target `holds`;
     the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
@@ -160,7 +161,7 @@ def conversion(
             run=cast(Callable[..., T], run),
             loss=loss,
             cost=cost,
-            terminal=terminal,
+            terminal=terminal or capabilities is not None,
             programs=programs,
             memory=memory,
             isolated=isolated,

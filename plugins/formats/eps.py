@@ -325,7 +325,6 @@ from_raster = conversion(
     loss=Loss.DETAIL,
     cost=1,
     memory=16,
-    terminal=True,
     capabilities=postscript.CAPABILITIES,
 )(postscript.from_raster)
 

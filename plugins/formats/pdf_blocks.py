@@ -36,11 +36,9 @@ def read(document: pymupdf.Document) -> Blocks:
 @conversion(DOCUMENT, BLOCKS, loss=Loss.STRUCTURE, cost=_COST_OF_OCR, programs=pdf_ocr.PROGRAMS, isolated=True)
 def read_scans(document: pymupdf.Document, *, ocr: Ocr = False, language: pdf_ocr.Language = "eng") -> Blocks:
     """As `read`, with the text of pages that have none."""
-    return layout.read(document, _recognizer(language) if ocr else None)
-
-
-def _recognizer(language: str) -> partial[bytes | None]:
-    return partial(text_layer.recognized, command=pdf_ocr.command(language))
+    if not ocr:
+        return layout.read(document)
+    return layout.read(document, partial(text_layer.recognized, command=pdf_ocr.command(language)))
 
 
 @hookimpl

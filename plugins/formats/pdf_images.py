@@ -13,7 +13,7 @@ MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
 TEMPLATE = "documents"
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, capabilities=CAPABILITIES)
+@conversion(RASTER, PDF, cost=12, capabilities=CAPABILITIES)
 def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
     """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
     lossless."""

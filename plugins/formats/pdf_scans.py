@@ -37,7 +37,7 @@ TEMPLATE = "documents"
 _INCH = 2
 
 
-@conversion(TIFF, PDF, terminal=True, cost=11)  # more than from a raster through a TIFF
+@conversion(TIFF, PDF, terminal=True, cost=11)
 def embed_tiff(
     data: bytes, *, pages: Pages | None = None, metadata: Metadata = "safe", dpi: Dpi | None = None
 ) -> bytes:

@@ -43,7 +43,7 @@ def auto_rotate(document: pikepdf.Pdf, *, pages: Pages = "all") -> pikepdf.Pdf:
             drawn = shown[index]
             rotation = _rotation_of_text(drawn)
             if rotation is None and pdf_ocr.PROGRAMS and drawn.get_images():
-                turn = text_layer.orientation(drawn, pdf_ocr.PROGRAMS)
+                turn = text_layer.orientation(text_layer.draw(drawn), pdf_ocr.PROGRAMS)
                 rotation = None if turn is None else (drawn.rotation + turn) % 360
             if rotation is None:
                 unknown += bool(drawn.get_images())

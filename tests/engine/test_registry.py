@@ -21,6 +21,7 @@ from engine import (
     Raster,
     Signature,
     Sniffer,
+    TargetCapabilities,
     UnknownFormat,
     UnsupportedConversion,
     conversion,
@@ -340,6 +341,13 @@ def test_no_path_continues_after_a_terminal_step() -> None:
     leave = Conversion(b, c, lambda payload: payload)
 
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
+
+
+def test_no_path_encodes_pixels_to_read_them_again() -> None:
+    encode = conversion(RASTER, PNG, capabilities=TargetCapabilities(("RGB",)))(lambda _raster: b"")
+    leave = Conversion(PNG, _FORMATS[0], lambda payload: payload)
+
+    assert set(cheapest_paths({RASTER: [encode], PNG: [leave]}, RASTER)) == {PNG}
 
 
 def test_a_plan_is_isolated_if_a_step_that_reads_files_of_clients_is() -> None:

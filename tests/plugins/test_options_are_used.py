@@ -84,7 +84,8 @@ def _file(kind: str) -> bytes:
 def _source(name: str, kind: str) -> bytes:
     """The file in a format, or the sample of one that is not written."""
     data = _file(kind)
-    if not _REGISTRY.path(_REGISTRY.identify_content(data), _REGISTRY.formats[name]):
+    fmt = _REGISTRY.formats[name]
+    if fmt.text_extensions or not _REGISTRY.path(_REGISTRY.identify_content(data), fmt):
         return sample(name)
     return convert(data, name, **{"metadata": "all", **({} if kind == "still" else {"pages": "all"})}).data
 
@@ -138,6 +139,8 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     **dict.fromkeys(("bookmarks", "fit_to_width", "single_page_sheets"), _always),  # see test_office_pages
     "separator": lambda pair: b"," not in pair.result.data,
     "images": _always,  # most have none: see test_block_writers
+    "ocr": lambda pair: pair.source.name in ("jpeg", "png", "tiff"),  # which are always recognized
+    "language": _always,  # others may not be installed: see test_pdf_ocr
     "sanitize": _always,  # none has active content: see test_pdf_active_content
     "background": lambda pair: not _has_alpha(pair),
     "alpha_quality": lambda pair: not _has_alpha(pair),

@@ -1,6 +1,7 @@
 """The text of PDFs, as text and as HTML, and the tool pdf-ocr: which pages get text, and where it is."""
 
 from html.parser import HTMLParser
+from io import BytesIO
 from itertools import groupby
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
+from PIL import Image
 
 from engine import InvalidOption
 from engine.mupdf import pymupdf
@@ -15,8 +17,10 @@ from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.results.pdf_checks import complaints
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.generated import sample
+from tests.support.samples.generated import saved as saved_image
 from tests.support.samples.pdf_documents import REGISTRY, document, link, opened, page_texts, saved
 from tests.support.samples.pdf_images import images
+from tests.support.samples.rasters import photo
 from tests.support.samples.scans import LINES, SCANNED, place, scan, scanned_pdf
 
 
@@ -121,7 +125,7 @@ def test_scans_that_are_upside_down_are_read() -> None:
     assert sorted(text.split()) == sorted(SCANNED.split())
 
 
-@pytest.mark.parametrize("skew", [-4, 87])
+@pytest.mark.parametrize("skew", [-10, 87])
 def test_skewed_images_become_level_pages(skew: float) -> None:
     image, axis = scan("JPEG", skew), 0 if skew > 45 else 1
 
@@ -169,6 +173,40 @@ def test_languages_that_are_not_installed_are_refused(language: str) -> None:
     assert (raised.value.reason, raised.value.param) == ("unknown", "language")
     assert "eng" in raised.value.details["available"]
     assert "osd" not in raised.value.details["available"]
+
+
+@pytest.mark.parametrize(
+    ("format", "turned", "target"),
+    [("JPEG", 0, "md"), ("PNG", 10, "txt"), ("PNG", 180, "md"), ("TIFF", 93, "txt")],
+)
+def test_text_of_images(format: str, turned: float, target: str) -> None:
+    result = convert(scan(format, turned), target, ocr=True)
+
+    assert result.data.decode().split() == SCANNED.split()
+    assert codes(result) == set()
+
+
+def test_text_of_pages_of_an_image() -> None:
+    pages = [Image.open(BytesIO(scan("PNG", turned))) for turned in (0, -90)]
+    data = saved_image(pages[0], "TIFF", save_all=True, append_images=[Image.new("L", (99, 99), 255), pages[1]])
+
+    assert convert(data, "txt").data.decode().split() == SCANNED.split() * 2
+    assert convert(data, "txt", pages="2,3").data.decode().split() == SCANNED.split()
+
+
+@pytest.mark.parametrize("target", ["txt", "md"])
+@pytest.mark.parametrize("ocr", [True, False])
+def test_images_without_text(target: str, *, ocr: bool) -> None:
+    result = convert(saved_image(photo((80, 60)), "PNG"), target, ocr=ocr)
+
+    assert not result.data.strip()
+    assert codes(result) == {"no_text"}
+
+
+def test_only_some_images_become_text_and_nothing_else_of_it() -> None:
+    pairs = {(plan.source.name, plan.target.name) for plan in REGISTRY.catalogue() if "recognized" in str(plan)}
+
+    assert pairs == {(source, target) for source in ("jpeg", "png", "tiff") for target in ("md", "txt")}
 
 
 @pytest.mark.parametrize("entry", [entry for entry in load_corpus() if entry.name == "tiff/g4_multipage.tiff"], ids=str)

@@ -29,6 +29,7 @@ from plugins._pdf.text.paragraphs import (
     with_marks,
 )
 from plugins._pdf.text.tables import MARK, Item, in_rows
+from plugins._pdf.text.text_layer import Layer, Scan, draw
 from plugins._pdf.text.texts import Block, Line
 
 _HEAD = 0.12  # of the height of a page, in which headers and footers stand
@@ -45,8 +46,10 @@ _COLUMN = 0.6  # of the width of the text on a page, which a column has at most
 _NEAR = 10.0  # points between the target of a link and a heading
 
 
-def read(document: pymupdf.Document, recognize: Callable[[pymupdf.Page], bytes | None] | None = None) -> Blocks:
-    """The structure of a document. `recognize` makes a PDF of the text that a page without text shows.
+def read(
+    document: pymupdf.Document, recognize: Callable[[Iterable[Scan]], Iterable[Layer | None]] = lambda _images: ()
+) -> Blocks:
+    """The structure of a document. `recognize` finds the text that pages without text show.
 
     Issues warnings for what is not in it.
     """
@@ -56,15 +59,15 @@ def read(document: pymupdf.Document, recognize: Callable[[pymupdf.Page], bytes |
     layers = []  # a page is valid as long as its document
     for page in document:
         texts.warn_losses(page, keeps_links=True)
-        parts = read_page(page, pictures)
-        layer = recognize(page) if recognize is not None and not parts.blocks else None
+        pages.append((page, read_page(page, pictures)))
+    scans = [index for index, (_, parts) in enumerate(pages) if not parts.blocks]
+    for index, layer in zip(scans, recognize(draw(pages[one][0]) for one in scans), strict=False):
         if layer is not None:
-            layers.append(pymupdf.open(stream=layer, filetype="pdf"))
+            layers.append(pymupdf.open(stream=layer.data, filetype="pdf"))
             if found := texts.styled_blocks(layers[-1][0]):
-                page = layers[-1][0]
-                parts = PageParts(parts.box, found, [], [])
+                pages[index] = layers[-1][0], PageParts(pages[index][1].box, found, [], [])
+    for page, _ in pages:
         source += blocks.words([page.get_text("text", flags=texts.FLAGS)])
-        pages.append((page, parts))
     if any(not parts.blocks and (parts.pictures or (not source and parts.drawn)) for _, parts in pages):
         FidelityWarning.issue(
             "no_text", "Pages show pictures or shapes, but have no text. OCR recognizes what they show."

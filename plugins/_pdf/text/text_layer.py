@@ -4,28 +4,61 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
-from math import atan2, degrees, sqrt
-from statistics import median_low
-from typing import Any
+from itertools import islice
+from math import cos, radians, sin, sqrt
+from operator import itemgetter
+from os import cpu_count
+from pathlib import Path
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+import numpy as np
 import pikepdf
+from numpy.typing import NDArray
 from pikepdf import Dictionary, Name, Object, Page, Pdf, PdfError, Stream
+from PIL import Image, ImageFilter
 
 from engine import StepFailed, check_size
 from engine.mupdf import pymupdf
 from plugins._pdf.name_trees import Ids
 from plugins._pdf.objects import saved
-from plugins._pdf.pages.marks import Mark, MarkWriter
+from plugins._pdf.pages.marks import Geometry, Mark, MarkWriter
 
-_DPI = 300  # Tesseract is made for it
+_DPI = 300  # of pages that are no scans; finer scans show Tesseract no more
+_MIN_DPI = 150  # to which coarser scans are enlarged: Tesseract misses letters of few pixels
 _MAX_PAGE_PIXELS = 25_000_000
 # What Tesseract finds out about the orientation: the degrees to turn, and its confidence.
 _ORIENTATION = re.compile(rb"Rotate: (\d+)\s+Orientation confidence: ([\d.]+)")
 _CERTAIN = 5  # that of photos is below 4, that of three lines of text above 6
-_WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has the size of its page
+_SCAN = 0.5  # of the area of a page, which its largest picture has at least
+_PER_CORE = 4  # scans in memory
+_UPRIGHT = 60  # percent; words of a lower mean confidence may be upside down
+_ANGLES = np.arange(-15, 15.1, 0.2)  # degrees of lines that are searched
+_MIN_SKEW = 0.3  # degrees, below which Tesseract follows the lines
+_SKEW_SIDE = 1000  # pixels of the image that is searched
+_SKEW_PIXELS = 20_000
+_CONTRAST = 40  # levels between ink and paper
+_LINES = 1.5  # how much clearer the rows of text are than those at other angles
+
+
+class Scan(NamedTuple):
+    """An image that may show text, in gray, and its dots per inch; 0: Tesseract goes by the size of the letters."""
+
+    image: Image.Image
+    dpi: int = 0
+
+
+class Layer(NamedTuple):
+    """A PDF of one page with only the text of a picture that has been turned counterclockwise by `angle` degrees."""
+
+    data: bytes
+    angle: float
 
 
 class Recognizer:
@@ -44,78 +77,137 @@ class Recognizer:
         """
         added = 0
         with pymupdf.open(stream=saved(self._document, encryption=False), filetype="pdf") as shown:
-            for page, drawn in zip(list(self._document.pages), shown, strict=True):
-                layer = recognized(drawn, self._command) if force or not drawn.get_text().strip() else None
+            chosen = [index for index, page in enumerate(shown) if force or not page.get_text().strip()]
+            layers = recognized((draw(shown[index]) for index in chosen), self._command)
+            for index, layer in zip(chosen, layers, strict=True):
                 if layer is not None:
+                    page = self._document.pages[index]
                     if force:
                         remove_invisible_text(self._document, page)
                     added += self._add_layer(page, layer, deskew=deskew)
         return added
 
-    def _add_layer(self, page: Page, layer: bytes, *, deskew: bool) -> bool:
+    def _add_layer(self, page: Page, layer: Layer, *, deskew: bool) -> bool:
         """Adds the text of a layer to a page; with `deskew`, its lines are level then. Returns whether there is any."""
-        angles = _angles(layer)
-        if not angles:
-            return False
-        with pikepdf.open(BytesIO(layer)) as made:
+        with pikepdf.open(BytesIO(layer.data)) as made:
             text = made.pages[0]
+            if not text.get("/Contents") or not text.resources.get("/Font"):
+                return False
             if self._fonts is None:
                 self._fonts = self._document.copy_foreign(made.make_indirect(text.resources.Font))
             del text.resources["/Font"]
             width, height = (float(edge) for edge in list(text.mediabox)[2:])
             form = self._document.copy_foreign(text.as_form_xobject())
         form.Resources.Font = self._fonts
-        self._writer.draw(page, Mark(form, width, height), [_WHOLE_PAGE], under=True, tag="/Span")
-        if deskew and (angle := median_low(angles)):
+        mark = Mark(form, width, height)
+        place = Geometry.of(page).place(mark, "center", -layer.angle)
+        self._writer.draw(page, mark, [place], under=True, tag="/Span")
+        if deskew and (angle := (layer.angle + 45) % 90 - 45):
             self._writer.turn(page, angle)
         return True
 
 
-def recognized(page: pymupdf.Page, command: Sequence[str]) -> bytes | None:
-    """A PDF of one page with only the invisible text of a page. None for an empty page.
+def draw(page: pymupdf.Page) -> Scan:
+    """A page as Tesseract reads it best: a scan in its own resolution, if it is neither too coarse nor too fine."""
+    area = page.rect.get_area()
+    found = max(page.get_image_info(), key=lambda one: pymupdf.Rect(one["bbox"]).get_area(), default=None)
+    own = float(_DPI)
+    if found and (covered := pymupdf.Rect(found["bbox"]).get_area()) >= _SCAN * area:
+        own = 72 * sqrt(found["width"] * found["height"] / covered)
+    dpi = max(1, min(int(72 * sqrt(_MAX_PAGE_PIXELS / area)), max(_MIN_DPI, min(_DPI, round(own)))))
+    check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
+    pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
+    return Scan(Image.frombytes("L", (pixels.width, pixels.height), pixels.samples), dpi)
+
+
+def recognized(scans: Iterable[Scan], command: Sequence[str]) -> Iterator[Layer | None]:
+    """The text of each scan, of as many at once as there are cores. None for one of one color.
 
     `command` starts Tesseract with its languages.
     """
-    # 1: finds out which side is up, too
-    done = _run(page, [*command, "--psm", "1", "-c", "textonly_pdf=1"], "pdf")
-    if done is not None and done.returncode:
-        raise StepFailed("Tesseract failed.")
-    return None if done is None else done.stdout
+    cores = cpu_count() or 1
+    remaining = iter(scans)
+    with ThreadPoolExecutor(cores) as pool:
+        while batch := [*islice(remaining, _PER_CORE * cores)]:
+            yield from pool.map(partial(_recognize, command=command), batch)
 
 
-def orientation(page: pymupdf.Page, command: Sequence[str]) -> int | None:
-    """By how many degrees clockwise a page must be turned so that its text is upright. None if it is not certain.
+def _recognize(scan: Scan, command: Sequence[str]) -> Layer | None:
+    lowest, highest = scan.image.getextrema()
+    if lowest == highest:
+        return None
+    angle = skew(scan.image)
+    found = list[tuple[float, Layer]]()
+    for turned in (angle, angle + 180):  # Tesseract's own detection of pages that are upside down needs many words
+        image = scan.image.rotate(turned, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+        confidence, text = _run(Scan(image, scan.dpi), command)
+        found.append((confidence, Layer(text, turned)))
+        if confidence >= _UPRIGHT:
+            break
+    return max(found, key=itemgetter(0))[1]
+
+
+def orientation(scan: Scan, command: Sequence[str]) -> int | None:
+    """By how many degrees clockwise a scan must be turned so that its text is upright. None if it is not certain.
 
     `command` starts Tesseract.
     """
-    done = _run(page, [*command, "-l", "osd", "--psm", "0"])
-    found = None if done is None or done.returncode else _ORIENTATION.search(done.stdout)
+    done = _start(scan, [*command, "-l", "osd", "--psm", "0"], "stdout")
+    found = None if done.returncode else _ORIENTATION.search(done.stdout)
     return int(found[1]) if found and float(found[2]) >= _CERTAIN else None
 
 
-def _run(page: pymupdf.Page, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes] | None:
-    """The result of Tesseract on the pixels of a page. None for a page of one color."""
-    dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
-    check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
-    pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
-    image: bytes = pixels.tobytes("pgm")
-    if image.endswith(image[-1:] * (pixels.width * pixels.height)):
-        return None
-    arguments = [*command, "--dpi", str(dpi), "stdin", "stdout", *outputs]
-    environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
-    return subprocess.run(arguments, input=image, capture_output=True, env=environment, check=False)
+def _run(scan: Scan, command: Sequence[str]) -> tuple[float, bytes]:
+    """The mean confidence of the words that Tesseract finds, in percent, and a PDF with them."""
+    with TemporaryDirectory() as folder:
+        result = Path(folder, "page")
+        if _start(scan, [*command, "-c", "textonly_pdf=1"], str(result), "pdf", "tsv").returncode:
+            raise StepFailed("Tesseract failed.")
+        rows = [row.split("\t") for row in result.with_suffix(".tsv").read_text("utf-8").split("\n")[1:-1]]
+        confidences = [float(row[-2]) for row in rows if row[-1].strip()]
+        return fmean(confidences or [0.0]), result.with_suffix(".pdf").read_bytes()
 
 
-def _angles(layer: bytes) -> list[float]:
-    """The angle of the line of each character, in degrees clockwise from level or upright."""
-    with pymupdf.open(stream=layer, filetype="pdf") as text:
-        blocks = text[0].get_text("dict")["blocks"]
-    angles: list[float] = []
-    for line in (line for block in blocks for line in block["lines"]):
-        across, down = line["dir"]
-        written = sum(len(span["text"].strip()) for span in line["spans"])
-        angles += [(degrees(atan2(down, across)) + 45) % 90 - 45] * written
-    return angles
+def _start(scan: Scan, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes]:
+    """The result of Tesseract, with options in the command, on a scan."""
+    content = BytesIO()
+    scan.image.save(content, "PPM")
+    return subprocess.run(
+        [*command, "--dpi", str(scan.dpi), "stdin", *outputs],
+        input=content.getvalue(),
+        capture_output=True,
+        env={"OMP_THREAD_LIMIT": "1"},  # several threads take five times as long as one
+        check=False,
+    )
+
+
+def skew(image: Image.Image) -> float:
+    """The degrees by which an image is turned counterclockwise so that its lines of text are level.
+
+    They may be upside down then. 0 if no lines are found, or if they are nearly level.
+    """
+    small = image.reduce(max(1, round(max(image.size) / _SKEW_SIDE)))
+    difference = np.abs(np.asarray(small, int) - np.asarray(small.filter(ImageFilter.BoxBlur(8)), int))
+    points = np.argwhere(difference > _CONTRAST)
+    down, across = points[:: len(points) // _SKEW_PIXELS + 1].T
+    level, angle = _lines(down, across)
+    upright, other = _lines(across, -down)
+    if upright > _LINES * max(1, level):
+        return other + 90
+    return angle if level > _LINES else 0.0
+
+
+def _lines(down: NDArray[Any], along: NDArray[Any]) -> tuple[float, float]:
+    """How clearly points lie in rows after they are turned, and the angle; 0 for the least ones."""
+    scores = [_clearness(down, along, angle) for angle in _ANGLES]
+    best = int(np.argmax(scores))
+    return scores[best] / max(1, median(scores)), float(_ANGLES[best]) if abs(_ANGLES[best]) > _MIN_SKEW else 0.0
+
+
+def _clearness(down: NDArray[Any], along: NDArray[Any], angle: float) -> float:
+    """The sum of squares of the numbers of points in each row, after they are turned counterclockwise."""
+    rows = down * cos(radians(angle)) - along * sin(radians(angle))
+    return float(np.square(np.bincount(np.round(rows - rows.min()).astype(int))).sum()) if len(rows) else 0.0
 
 
 _INVISIBLE = 3  # text rendering mode
