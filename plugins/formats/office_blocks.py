@@ -29,7 +29,7 @@ from plugins._office.documents import COST
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text import zip_archives
 from plugins.formats.ebooks import EPUB
-from plugins.formats.office import DOC, DOCX, ODT, RTF, TO_DOCX, check_lengths
+from plugins.formats.office import CHECKS, DOC, DOCX, ODT, TO_DOCX
 
 with lazy_imports():
     from plugins._blocks import docx_text, pandoc_results, pandoc_writing
@@ -121,8 +121,7 @@ def conversions() -> list[AnyConversion]:
         return []
     return [
         _declare_reader(DOCX),
-        *(_declare_reader(format) for format in (DOC, ODT) if LIBREOFFICE.present),
-        *([_declare_reader(RTF, check_lengths)] if LIBREOFFICE.present else []),
+        *(_declare_reader(*one) for one in ((DOC,), *CHECKS) if LIBREOFFICE.present),
         _declare_writer(DOCX, "docx", pictures.OF_OFFICE),
         _declare_writer(ODT, "odt", pictures.OF_OFFICE),
         _declare_writer(EPUB, "epub3", pictures.OF_BOOKS),
