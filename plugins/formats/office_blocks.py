@@ -110,7 +110,7 @@ def _declare_writer(format: FileFormat, writer: str, held: frozenset[str]) -> An
             page_break = {"t": "RawBlock", "c": pandoc_results.PAGE_BREAKS[writer]}
             tree = pandoc_writing.Writer(Path(name), held, page_break).write(document)
             data = pandoc.write(tree, writer, Path(name))
-        return pandoc_results.edit(data, writer, has_title=pandoc_writing.starts_with_title(document))
+        return pandoc_results.edit(data, writer, document, has_title=pandoc_writing.starts_with_title(document))
 
     return write
 
