@@ -189,7 +189,11 @@ Block: TypeAlias = Paragraph | Heading | ItemList | Table | Quote | Code | Break
 
 @dataclass(frozen=True)
 class Blocks:
-    """A document, and what it says of itself. `language` is a tag such as `de-AT`, `date` is in ISO 8601."""
+    """A document, and what it says of itself. `language` is a tag such as `de-AT`, `date` is in ISO 8601.
+
+    One that is laid out has the `page_size` of most of its pages, their `margins` left, above, right and below, and the
+    `font_size` of most of its text, in points.
+    """
 
     content: tuple[Block, ...]
     title: str = ""
@@ -198,6 +202,9 @@ class Blocks:
     keywords: tuple[str, ...] = ()
     language: str = ""
     date: str = ""
+    page_size: tuple[float, float] | None = None
+    margins: tuple[float, float, float, float] | None = None
+    font_size: float | None = None
 
 
 BLOCKS = Format("blocks", Blocks, partial=True)

@@ -47,6 +47,7 @@ _KEPT: Mapping[Markup, tuple[str, ...]] = MappingProxyType({"final": _INSERTED, 
 _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _SIZE = re.compile(r"(?<![\w-])(width|height):\s*([\d.]+)(pt|in)")
 _EMU = MappingProxyType({"pt": 12_700, "in": 914_400})
+_MARKS = (f"{W}bookmarkStart", f"{W}commentRangeStart")
 _BOXES = "☐☒"
 
 
@@ -92,12 +93,20 @@ def _reduce(part: etree._Element) -> None:
 
 def _join_runs(part: etree._Element) -> None:
     """Makes one run of neighbors that have only text in the same style."""
+    groups: list[list[etree._Element]] = [[]]
+    last: tuple[str, ...] = ()
     for one in [*part.iter(_RUN)]:
-        before = one.getprevious()
-        if before is not None and before.tag == _RUN and (style := _style(one)) and style == _style(before):
-            text = before[-1]
-            text.text = (text.text or "") + (one[-1].text or "")
-            text.set(_SPACE, "preserve")
+        style = _style(one)
+        if style and style == last and one.getprevious() is groups[-1][-1]:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+        last = style
+    for first, *others in filter(None, groups):
+        if others:
+            first[-1].text = "".join(one[-1].text or "" for one in (first, *others))
+            first[-1].set(_SPACE, "preserve")
+        for one in others:
             _remove(one)
 
 
@@ -112,7 +121,7 @@ def _style(one: etree._Element) -> tuple[str, ...]:
 def _resolve_changes(part: etree._Element, markup: Markup) -> None:
     """Applies tracked changes, or rejects them. With `all`, each run has its own mark."""
     left_out = _LEFT_OUT[markup]
-    for mark in [*part.iter(*left_out)] if left_out else ():
+    for mark in [*part.iter(*left_out)][::-1] if left_out else ():
         owner = mark.getparent()
         if owner.tag == f"{W}trPr":
             _remove(owner.getparent())
@@ -325,10 +334,13 @@ def _link(one: etree._Element, url: str, bookmark: str) -> None:
 
 def _place_marks(part: etree._Element) -> None:
     """Moves bookmarks between paragraphs into the next one, and begins comments where only their marks are."""
-    for mark in [*part.iter(f"{W}bookmarkStart", f"{W}commentRangeStart")]:
-        following = next(mark.itersiblings(_PARAGRAPH), None)
-        if mark.getparent().tag in (f"{W}body", f"{W}tc") and following is not None:
-            following.insert(int(following.find(f"{W}pPr") is not None), mark)
+    for place in part.iter(f"{W}body", f"{W}tc"):
+        following = None
+        for child in [*place][::-1]:
+            if child.tag == _PARAGRAPH:
+                following = child
+            elif child.tag in _MARKS and following is not None:
+                following.insert(int(following.find(f"{W}pPr") is not None), child)
     begun = {start.get(f"{W}id") for start in part.iter(f"{W}commentRangeStart")}
     for reference in part.iter(f"{W}commentReference"):
         if (name := reference.get(f"{W}id")) not in begun and name is not None:

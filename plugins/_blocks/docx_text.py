@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 
 from lxml import etree
 
-from engine import Blocks, CorruptInput, blocks
+from engine import Blocks, CorruptInput, TooLarge, blocks
 from plugins._blocks.docx_markup import W, element, normalize, run
 from plugins._blocks.pandoc_reading import Markup
 from plugins._text.markup import warn_not_loaded
@@ -22,6 +22,7 @@ _MAIN = re.compile(r"word/document\d*\.xml")
 _NOTES = ("word/footnotes.xml", "word/endnotes.xml")
 _REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
 _COMMENTS = "word/comments.xml"
+_CONTAINERS = tuple(f"{W}{name}" for name in ("body", "tc", "footnote", "endnote", "comment", "p"))
 _PROPERTIES = "docProps/core.xml"
 _STYLES = "word/styles.xml"
 _CHARTS = re.compile(r"word/charts/chart\d*\.xml")
@@ -35,6 +36,10 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _AUTHORS = re.compile(r"\s*;\s*")
 _KEYWORDS = re.compile(r"\s*[,;]\s*")
+_MAX_TAGS = 3_000_000  # in all parts
+# What takes Pandoc 20 s to read: its time grows with the words, and with the square of the elements in one.
+_MAX_WORDS = 1_500_000
+_MAX_CHILDREN = 40_000  # of a paragraph, or of what holds paragraphs
 
 
 @dataclass(frozen=True)
@@ -47,25 +52,37 @@ class Prepared:
 
 
 def prepare(archive: ZipFile, markup: Markup, *, comments: bool) -> Prepared:
-    """Raises CorruptInput. Issues a warning for pictures that are not in the file."""
+    """Raises CorruptInput, and TooLarge for what takes long to read. Issues a warning for pictures elsewhere."""
     parts = _Parts(archive)
     main = next(filter(_MAIN.fullmatch, parts.contents), None)
     if main is None:
         raise CorruptInput("The document has no text.")
     warn_not_loaded([*dict.fromkeys(parts.outside())])
     words: Counter[str] = Counter()
+    marks: Counter[tuple[str, str]] = Counter()
+    repeated = 0  # words of notes, for each mark after the first
     for name in (main, *_NOTES, _COMMENTS):
         if name not in parts.contents:
             continue
         root = parts.parse(name)
+        marks += Counter((one.tag, one.get(f"{W}id", "")) for one in root.iter(*_REFERENCES))
         if name in _NOTES:  # a note has no notes, which could be itself
             etree.strip_elements(root, *_REFERENCES, with_tail=False)
+            counts = ((one, marks[f"{one.tag}Reference", one.get(f"{W}id", "")]) for one in root)
+            repeated += sum((count - 1) * blocks.words(_texts(one)).total() for one, count in counts if count > 1)
         normalize(root, markup)
+        _check_limit("elements in one", max(map(len, root.iter(*_CONTAINERS)), default=0), _MAX_CHILDREN)
         words.update(_lift_drawn_text(root, parts, name))
         if name != _COMMENTS or comments:
             words.update(blocks.words(_texts(root)))
+        _check_limit("words", words.total() + repeated, _MAX_WORDS)
         parts.contents[name] = etree.tostring(root, encoding="UTF-8", xml_declaration=True)
     return Prepared(parts.archive(), words, _properties(parts))
+
+
+def _check_limit(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise TooLarge(f"The document has more than {most} {what}.", reason="elements", details={"max_elements": most})
 
 
 def _texts(root: etree._Element) -> Iterator[str]:
@@ -85,6 +102,7 @@ class _Parts:
         self.contents = {name: _STRICT.sub(_TRANSITIONAL, content) for name, content in found.items()}
         if any(b"<!DOCTYPE" in content for content in self.contents.values()):
             raise CorruptInput("The document declares a type or entities.")
+        _check_limit("tags", sum(content.count(b"<") for content in found.values()), _MAX_TAGS)
 
     def parse(self, name: str) -> etree._Element:
         try:

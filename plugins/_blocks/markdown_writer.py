@@ -115,6 +115,8 @@ class _Writer:
 
     def _list(self, items: ItemList, *, is_other: bool) -> str:
         if items.kind == "definitions":
+            if not all(len(item.blocks) == 1 and isinstance(item.blocks[0], Paragraph) for item in items.items):
+                return self._definition_elements(items)
             return "\n\n".join(self._definition(item, index) for index, item in enumerate(items.items))
         separator = "\n" if is_tight(items) else "\n\n"
         texts = []
@@ -130,6 +132,14 @@ class _Writer:
         term = _LINE_START.sub(r"\g<before>\\", self._one_line(item.term))
         above = f"{term or '&nbsp;'}\n" if term or not index else ""
         return above + _indented("\n\n".join(self.parts(item.blocks)) or "&nbsp;", ":   ", _INDENT)
+
+    def _definition_elements(self, items: ItemList) -> str:
+        """As elements of HTML: GitHub would show the indented blocks of definitions as code."""
+        lines = ["<dl>"]
+        for item in items.items:
+            lines += [f"<dt>\n\n{self._lines(item.term)}\n\n</dt>"] if item.term else []
+            lines += ["\n\n".join(("<dd>", *self.parts(item.blocks), "</dd>"))] if item.blocks else []
+        return "\n".join((*lines, "</dl>"))
 
     def _table(self, table: Table) -> str:
         caption = self._lines(table.caption) or (f"## {_escaped(table.name)}" if table.name else "")

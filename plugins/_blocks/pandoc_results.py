@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 from zipfile import ZipFile
 
+from engine import Blocks
+
 _Edits: TypeAlias = Sequence[tuple[re.Pattern[bytes], bytes]]
 
 _SIDES = ("top", "left", "bottom", "right", "insideH", "insideV")
@@ -45,6 +47,10 @@ _EDITS: Mapping[str, Mapping[str, _Edits]] = MappingProxyType(
         },
     }
 )
+_TWIPS = 20  # in a point
+_FONT_SIZE = 12  # points, of Pandoc
+_SECTION = re.compile(rb"<w:sectPr ?/>")
+_USUAL_SIZE = re.compile(rb'(<w:rPrDefault>(?:(?!</w:rPrDefault>).)*?<)w:sz w:val="\d+"', re.DOTALL)
 _TEXTS = MappingProxyType({"docx": "word/document.xml", "odt": "content.xml"})
 
 PAGE_BREAKS = MappingProxyType(
@@ -57,14 +63,18 @@ PAGE_BREAKS = MappingProxyType(
 """The markup that ends a page, and its language, by Pandoc's name of the format."""
 
 
-def edit(data: bytes, writer: str, *, has_title: bool) -> bytes:
-    """The file with what it lacks. A title stays visible if the text has it."""
+def edit(data: bytes, writer: str, document: Blocks, *, has_title: bool) -> bytes:
+    """The file of a document with what it lacks. A title stays visible if the text has it."""
     if writer not in _TEXTS:
         return data
     above = re.compile(_ABOVE[writer], re.DOTALL)
     text = _TEXTS[writer]
     edits = {**_EDITS[writer]}
     edits[text] = (*edits.get(text, ()), (above, rb"\1\2" if has_title else rb"\1"))
+    if writer == "docx":
+        edits[text] = (*edits[text], (_SECTION, _section(document)))
+        size = b'w:sz w:val="%d"' % round(2 * (document.font_size or _FONT_SIZE))
+        edits["word/styles.xml"] = (*edits["word/styles.xml"], (_USUAL_SIZE, rb"\1" + size))
     result = BytesIO()
     with ZipFile(BytesIO(data)) as archive, ZipFile(result, "w") as made:
         for entry in archive.infolist():
@@ -73,3 +83,17 @@ def edit(data: bytes, writer: str, *, has_title: bool) -> bytes:
                 content = pattern.sub(replacement, content)
             made.writestr(entry, content)
     return result.getvalue()
+
+
+def _section(document: Blocks) -> bytes:
+    """The size and the margins of the pages, as the document has them."""
+    size = margins = ""
+    if document.page_size:
+        width, height = (round(_TWIPS * side) for side in document.page_size)
+        wide = ' w:orient="landscape"' if width > height else ""
+        size = f'<w:pgSz w:w="{width}" w:h="{height}"{wide}/>'
+    if document.margins:
+        sides = zip(("left", "top", "right", "bottom"), document.margins, strict=True)
+        values = "".join(f' w:{side}="{round(_TWIPS * margin)}"' for side, margin in sides)
+        margins = f'<w:pgMar{values} w:header="0" w:footer="0" w:gutter="0"/>'
+    return f"<w:sectPr>{size}{margins}</w:sectPr>".encode()

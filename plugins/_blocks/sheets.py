@@ -200,9 +200,12 @@ def tables_of(document: Blocks) -> list[Table]:
     """All tables of a document. Issues a warning for the words that are in none of them."""
     tables = [*_tables(document.content)]
     outside = [block for block in document.content if not isinstance(block, Table)]
-    if outside:
-        kept = blocks.words(blocks.plain_texts(tables))
-        blocks.warn_dropped_text(blocks.words(blocks.plain_texts(document.content)), kept)
+    words = blocks.words(blocks.plain_texts(document.content if outside else ()))
+    if words and not tables:
+        message = f"The document has no table: none of its {words.total()} words are in the result."
+        FidelityWarning.issue("text_dropped", message)
+    elif outside:
+        blocks.warn_dropped_text(words, blocks.words(blocks.plain_texts(tables)))
     return tables
 
 

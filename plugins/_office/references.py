@@ -31,7 +31,7 @@ _HINTS = (b"href", b"src", b"instr", b"image-data", b"xml:base", b"TargetMode", 
 _COMMANDS = "INCLUDEPICTURE|INCLUDETEXT|INCLUDE|IMPORT|LINK|DDEAUTO|DATABASE|DDE|RD"  # fields that load files
 _COMMAND = re.compile(rf'[\s"]*(?:{_COMMANDS})(?!\w)\s*(?:"[^"]*"|\S*)', re.IGNORECASE)
 _RTF_FIELD = re.compile(rb"\\fldinst(?![a-zA-Z])")
-_RTF_FORMAT = re.compile(rb"\\(?!u-?\d|bin)[a-z]+-?\d* ?|[{}\r\n]", re.IGNORECASE)
+_RTF_FORMAT = re.compile(rb"\\(?!u-?\d|bin)[a-z]+-?\d* ?|(?<!\\)\\\*|[{}\r\n]", re.IGNORECASE)
 _RTF_ESCAPED = re.compile(r'[\s"]*\w*\\(?!\\)\S*\s*\S*')  # a command with letters such as \'41 and \u65
 # In files of Word, after the character 19, in 8 or 16 bits.
 _BINARY_FIELD = re.compile(

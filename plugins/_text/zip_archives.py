@@ -6,18 +6,21 @@ import struct
 import zipfile
 import zlib
 from io import BytesIO
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from engine import Content, CorruptInput, TooLarge, once_per_file
 
 SIGNATURE = b"PK\x03\x04"
-_LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of the name and of the extra field
-_DIRECTORY_HEADER = struct.Struct("<4s24xHHH12x")  # signature; lengths of the name, the extra field and the comment
+# In both: how an entry is compressed, and its size so; lengths of the name and of the extra field.
+_LOCAL_HEADER = struct.Struct("<8xH8xI4xHH")
+_DIRECTORY_HEADER = struct.Struct("<4s6xH8xI4xHHH8xI")  # also a signature, the length of the comment, and the offset
 _DIRECTORY_END = struct.Struct("<12xII")  # size and offset of the directory
 _TAIL = 65_557  # bytes at the end, in which the directory ends: its end and the longest comment
 _MAX_DIRECTORY = 1 << 18  # bytes that are searched for names
 _HEAD = 1 << 16  # bytes of a file without directory that are searched for names
 _MAX_ENTRIES = 10_000
+_MAX_TYPE = 100  # bytes of a media type
 _MAX_ENTRY = 512  # bytes in the directory, on average
 _MARKUP = (".xml", ".rels")
 # Bytes of all entries together, of markup, which is slow to read.
@@ -26,13 +29,32 @@ _MAX_MARKUP = 64 << 20
 _ENCRYPTED = 1  # a flag of an entry
 
 
+class _Entry(NamedTuple):
+    """An entry of an archive: whether it is compressed, its size so in bytes, and the offset of its header."""
+
+    name: str
+    compressed: bool
+    size: int
+    offset: int
+
+
+@once_per_file
 def mimetype(content: Content) -> bytes:
-    """The media type in the first file of an archive, named mimetype, as OpenDocument has it; otherwise empty."""
-    if content[:4] != SIGNATURE or content[30:38] != b"mimetype":
+    """The media type in the file of an archive that is named mimetype, as OpenDocument has it; otherwise empty."""
+    entry = next((one for one in _entries(content) if one.name == "mimetype"), None)
+    if entry is None:
         return b""
-    extra = int.from_bytes(content[28:30], "little")
-    size = int.from_bytes(content[22:26], "little")
-    return bytes(content[38 + extra : 38 + extra + min(size, 100)])
+    start = entry.offset + _LOCAL_HEADER.size
+    header = content[entry.offset : start]
+    if len(header) < _LOCAL_HEADER.size:
+        return b""
+    *_, name, extra = _LOCAL_HEADER.unpack(header)
+    start += name + extra
+    found = bytes(content[start : start + min(entry.size, _MAX_TYPE)])
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(found, _MAX_TYPE) if entry.compressed else found
+    except zlib.error:
+        return b""
 
 
 def is_complete(content: Content) -> bool:
@@ -40,27 +62,32 @@ def is_complete(content: Content) -> bool:
     return _find_directory(content) is not None
 
 
-@once_per_file
 def names(content: Content) -> list[str]:
     """The names of the entries of an archive: at most those in the first 256 KiB of its directory.
 
     Of a truncated archive, those that begin in the first 64 KiB. Empty if the file is no archive.
     """
+    return [entry.name for entry in _entries(content)]
+
+
+@once_per_file
+def _entries(content: Content) -> list[_Entry]:
     if content[: len(SIGNATURE)] != SIGNATURE:
         return []
     described = _find_directory(content)
     if described is None:
-        return _names_in_head(content[:_HEAD])
+        return _entries_in_head(content[:_HEAD])
     offset, size = described
     directory = content[offset : offset + min(size, _MAX_DIRECTORY)]
     found = []
     position = 0
     while position + _DIRECTORY_HEADER.size <= len(directory):
-        signature, name, extra, comment = _DIRECTORY_HEADER.unpack_from(directory, position)
+        signature, method, packed, name, extra, comment, header = _DIRECTORY_HEADER.unpack_from(directory, position)
         if signature != b"PK\x01\x02":
             break
         position += _DIRECTORY_HEADER.size
-        found.append(directory[position : position + name].decode("utf-8", "replace"))
+        text = directory[position : position + name].decode("utf-8", "replace")
+        found.append(_Entry(text, bool(method), packed, header))
         position += name + extra + comment
     return found
 
@@ -75,13 +102,14 @@ def _find_directory(content: Content) -> tuple[int, int] | None:
     return offset, size
 
 
-def _names_in_head(head: bytes) -> list[str]:
+def _entries_in_head(head: bytes) -> list[_Entry]:
     found = []
     position = 0
     while position >= 0 and position + _LOCAL_HEADER.size <= len(head):
-        length, _ = _LOCAL_HEADER.unpack_from(head, position)
+        method, packed, length, _ = _LOCAL_HEADER.unpack_from(head, position)
         start = position + _LOCAL_HEADER.size
-        found.append(head[start : start + length].decode("utf-8", "replace"))
+        text = head[start : start + length].decode("utf-8", "replace")
+        found.append(_Entry(text, bool(method), packed, position))
         position = head.find(SIGNATURE, start + length)  # names that overlap would take time with the square
     return found
 

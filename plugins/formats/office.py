@@ -1,6 +1,8 @@
 """Files of Office: documents of text, spreadsheets, presentations and drawings, which LibreOffice writes."""
 
 import re
+import zlib
+from zipfile import BadZipFile
 
 from engine import (
     AnyConversion,
@@ -8,12 +10,18 @@ from engine import (
     CorruptInput,
     FileFormat,
     Signature,
+    TooLarge,
     hookimpl,
+    lazy_imports,
 )
 from plugins._office import compound_file, documents
 from plugins._office.libreoffice import LIBREOFFICE, Filter
 from plugins._text import zip_archives
 
+with lazy_imports():
+    from lxml import etree
+
+_MAX_TAGS = 3_000_000
 _ESCAPED = re.compile(rb"\\[\\{}]")
 
 
@@ -117,11 +125,34 @@ TO_PPTX = Filter("Impress MS PowerPoint 2007 XML", "pptx")
 _SLIDES = ((PPTX, TO_PPTX), (ODP, Filter("impress8", "odp")))
 
 
-def check_lengths(data: bytes) -> bytes:
+def _check_lengths(data: bytes) -> bytes:
     """The file itself. Raises CorruptInput for binary data that is longer than the file: LibreOffice would hang."""
-    if any(int(length) > len(data) for length in re.findall(rb"\\bin *(\d{1,18})", data)):
+    if any(int(length) > len(data) for length in re.findall(rb"\\bin *0*(\d{1,18})", data)):
         raise CorruptInput("The file states a wrong length of its binary data.")
     return data
+
+
+def _check_content(data: bytes) -> bytes:
+    """The file itself. Raises CorruptInput for a text of OpenDocument that is not well-formed, and TooLarge.
+
+    LibreOffice would read it as if it was empty.
+    """
+    if documents.is_encrypted(data):
+        return data
+    try:
+        with zip_archives.open_checked(data, limit_markup=True) as archive:
+            content = archive.read("content.xml")
+        if content.count(b"<") > _MAX_TAGS:
+            message = f"The document has more than {_MAX_TAGS} tags."
+            raise TooLarge(message, reason="elements", details={"max_elements": _MAX_TAGS})
+        etree.fromstring(content, etree.XMLParser(resolve_entities="internal", no_network=True))
+    except (KeyError, BadZipFile, zlib.error, etree.XMLSyntaxError) as error:
+        raise CorruptInput("The document is damaged, or nested too deeply.") from error
+    return data
+
+
+CHECKS = ((ODT, _check_content), (RTF, _check_lengths))
+"""Formats whose files are checked before LibreOffice opens them."""
 
 
 @hookimpl
@@ -129,8 +160,8 @@ def conversions() -> list[AnyConversion]:
     if not LIBREOFFICE.present:
         return []
     return [
-        *documents.writers((DOCX, DOC, ODT), _TEXTS),
-        *documents.writers((RTF,), _TEXTS, check_lengths),
+        *documents.writers((DOCX, DOC), _TEXTS),
+        *(step for format, check in CHECKS for step in documents.writers((format,), _TEXTS, check)),
         *documents.writers((XLSX, XLS, ODS), _SHEETS),
         *documents.writers((PPTX, PPT, ODP), _SLIDES),
     ]

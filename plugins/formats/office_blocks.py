@@ -29,7 +29,7 @@ from plugins._office.documents import COST
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text import zip_archives
 from plugins.formats.ebooks import EPUB
-from plugins.formats.office import DOC, DOCX, ODT, RTF, TO_DOCX, check_lengths
+from plugins.formats.office import CHECKS, DOC, DOCX, ODT, TO_DOCX
 
 with lazy_imports():
     from plugins._blocks import docx_text, pandoc_results, pandoc_writing
@@ -110,7 +110,7 @@ def _declare_writer(format: FileFormat, writer: str, held: frozenset[str]) -> An
             page_break = {"t": "RawBlock", "c": pandoc_results.PAGE_BREAKS[writer]}
             tree = pandoc_writing.Writer(Path(name), held, page_break).write(document)
             data = pandoc.write(tree, writer, Path(name))
-        return pandoc_results.edit(data, writer, has_title=pandoc_writing.starts_with_title(document))
+        return pandoc_results.edit(data, writer, document, has_title=pandoc_writing.starts_with_title(document))
 
     return write
 
@@ -121,8 +121,7 @@ def conversions() -> list[AnyConversion]:
         return []
     return [
         _declare_reader(DOCX),
-        *(_declare_reader(format) for format in (DOC, ODT) if LIBREOFFICE.present),
-        *([_declare_reader(RTF, check_lengths)] if LIBREOFFICE.present else []),
+        *(_declare_reader(*one) for one in ((DOC,), *CHECKS) if LIBREOFFICE.present),
         _declare_writer(DOCX, "docx", pictures.OF_OFFICE),
         _declare_writer(ODT, "odt", pictures.OF_OFFICE),
         _declare_writer(EPUB, "epub3", pictures.OF_BOOKS),

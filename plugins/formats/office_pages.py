@@ -23,7 +23,7 @@ from engine.option_types import (
 from plugins._office import documents
 from plugins._office.libreoffice import LIBREOFFICE, PROGRAMS, Filter
 from plugins._pdf.pages.reading import read_pages
-from plugins.formats.office import DOC, DOCX, ODP, ODS, ODT, PPT, PPTX, RTF, VSDX, XLS, XLSX, check_lengths
+from plugins.formats.office import CHECKS, DOC, DOCX, ODP, ODS, PPT, PPTX, VSDX, XLS, XLSX
 
 with lazy_imports():
     from engine.mupdf import pymupdf
@@ -128,8 +128,8 @@ def conversions() -> list[AnyConversion]:
     if not LIBREOFFICE.present:
         return []
     return [
-        *map(_text_printer, (DOCX, DOC, ODT)),
-        _text_printer(RTF, check_lengths),
+        *map(_text_printer, (DOCX, DOC)),
+        *(_text_printer(*one) for one in CHECKS),
         *map(_sheet_printer, (XLSX, XLS, ODS)),
         *map(_slide_printer, (PPTX, PPT, ODP)),
         documents.reader(VSDX, Filter("draw_pdf_Export")),

@@ -113,6 +113,12 @@ CASES: dict[str, tuple[Block, str, str, str]] = {
         "<dl>\n<dt>Word</dt>\n<dd>what</dd>\n</dl>",
         "Word\n    what",
     ),
+    "definitions of several blocks": (
+        ItemList((item("one", "two", term="Word"), ListItem((), term=(Run("*"),))), "definitions"),
+        "<dl>\n<dt>\n\nWord\n\n</dt>\n<dd>\n\none\n\ntwo\n\n</dd>\n<dt>\n\n\\*\n\n</dt>\n</dl>",
+        "<dl>\n<dt>Word</dt>\n<dd>\n<p>one</p>\n<p>two</p>\n</dd>\n<dt>*</dt>\n<dd></dd>\n</dl>",
+        "Word\n    one\n\n    two\n\n*",
+    ),
     "table": (
         Table(((Cell("a|b"), Cell("c", align="right")), (Cell((par("d\ne"), par("f"))),)), 1, (Run("cap"),)),
         "cap\n\n| a\\|b | c |\n| --- | --: |\n| d<br>e<br>f |  |",

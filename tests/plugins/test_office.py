@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 import pikepdf
@@ -42,11 +43,24 @@ _LINKED = (
 )
 _TABLE = "Größe;Anzahl\r\n1,5;2\r\n".encode("cp1252")
 
+_DECLARED = "".join(f'<!ENTITY a{number} "{f"&a{number - 1};" * 12}">' for number in range(1, 9))
+_ENTITIES = f'<!DOCTYPE a [<!ENTITY a0 "laugh">{_DECLARED}]><a>&a8;</a>'
+
 
 def _text(pdf: bytes) -> str:
     """The text of the first page, as PDFium reads it."""
     found: str = pypdfium2.PdfDocument(pdf)[0].get_textpage().get_text_bounded()
     return found.strip()
+
+
+def _packed_again(data: bytes) -> bytes:
+    """The archive as programs for archives write it: in the order of the names, and all compressed."""
+    archive = open_checked(data)
+    file = BytesIO()
+    with ZipFile(file, "w") as made:
+        for name in sorted(archive.namelist()):
+            made.writestr(ZipInfo(name), archive.read(name), ZIP_DEFLATED)
+    return file.getvalue()
 
 
 def _identified(data: bytes, filename: str = "file") -> str | None:
@@ -174,6 +188,7 @@ def _mentions(data: bytes, text: str) -> bool:
             "text", '<text:a xlink:href="http://a.example/"/><draw:object xlink:href="./Object 1"/>'
         ),
         office_files.opendocument("text", "", {"Object 1/content.xml": '<chart xlink:href=".."/>'}),
+        rb"{\rtf1 {\field{\*\fldinst PAGE}{\fldrslt 1}}{\field{\*\fldinst PAGE}{\fldrslt 1}}}",
         rb"{\rtf1 {\field{\*\fldinst {\b HYPER}{LINK \\l \'22a\'22}}{\fldrslt a}}{\*\fldinst PAGE\\* a}}",
         compound_file("WordDocument"),
     ],
@@ -346,10 +361,18 @@ def test_an_encrypted_file_needs_its_password() -> None:
         (lambda: rb"{\rtf1 {\b text}", CorruptInput, "corrupt_input"),
         (lambda: compound_file("Workbook", sectors=9)[:-300], CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
+        (lambda: rb"{\rtf1\bin%032d x}" % 2_000_000_000, CorruptInput, "corrupt_input"),
+        (lambda: opendocument("text", "", {"content.xml": ""}), CorruptInput, "corrupt_input"),
+        (lambda: opendocument("text", "", {"content.xml": _ENTITIES}), CorruptInput, "corrupt_input"),
+        (lambda: odt("<text:span>" * 300 + "</text:span>" * 300), CorruptInput, "corrupt_input"),
+        (lambda: odt("<text:s/>" * 3_000_000), TooLarge, "elements"),
         (lambda: zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
         (lambda: docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
     ],
-    ids=["truncated", "truncated_rtf", "open_group", "truncated_xls", "wrong_length", "markup_bomb", "picture_bomb"],
+    ids=[
+        *("truncated", "truncated_rtf", "open_group", "truncated_xls", "wrong_length", "wrong_length_after_zeros"),
+        *("no_content", "entities", "nested", "tags", "markup_bomb", "picture_bomb"),
+    ],
 )
 def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
     make: Callable[[], bytes], error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch
@@ -387,6 +410,7 @@ def test_a_nul_after_the_last_group_has_no_effect() -> None:
         (zipped({"a.txt": "PK"}), "a.docx", None),
         (odt(), "", "odt"),
         (odt()[:90], "", "odt"),
+        (_packed_again(odt()), "", "odt"),
         (zipped({"mimetype": "application/vnd.oasis.opendocument.spreadsheet-template"}), "", "ods"),
         (zipped({"mimetype": "application/vnd.other"}), "a.odt", None),
         (compound_file("WordDocument", "1Table"), "", "doc"),

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from engine import AnyConversion, Blocks, CorruptInput, TimedOut
+from engine import AnyConversion, Blocks, CorruptInput, TimedOut, TooLarge
 from engine.blocks import Break, Cell, Heading, ItemList, ListItem, Paragraph, Picture, Run, Table
 from plugins._blocks import pandoc
 from plugins._blocks.pandoc import PANDOC
@@ -93,6 +93,34 @@ def test_tracked_changes(markup: str, runs: list[tuple[str, str | None]]) -> Non
     assert {run.get("change") for run in block["runs"]} == {change for _, change in runs}
 
 
+@pytest.mark.parametrize(
+    ("body", "note"),
+    [
+        ("<w:p/>" * 3_000_000, ""),
+        ("<w:p/>" * 40_001, ""),
+        (f"<w:p>{'<w:hyperlink/>' * 40_001}</w:p>", ""),
+        ('<w:p><w:r><w:footnoteReference w:id="2"/></w:r></w:p>' * 1_501, "word " * 1_000),
+    ],
+)
+def test_what_takes_long_to_read_is_refused(body: str, note: str) -> None:
+    notes = f'<w:footnotes xmlns:w="{_W}"><w:footnote w:id="2">{_paragraph(note)}</w:footnote></w:footnotes>'
+    with pytest.raises(TooLarge):
+        convert(_document(body, **{"word/footnotes.xml": notes}), "md")
+
+
+def test_neighbors_of_one_style_and_marks_between_paragraphs_are_read() -> None:
+    """Runs are joined in their order, and marks go to the next paragraph."""
+    link = f'<w:p><w:hyperlink w:anchor="a">{_run("link")}</w:hyperlink></w:p>'
+    mark = '<w:bookmarkStart w:id="1" w:name="a"/>'
+    runs = "".join(map(_run, ("one ", "two ", "three")))
+    found = _blocks(_document(f"{link}{mark}<w:tbl/><w:p>{runs}</w:p>"))
+    assert [run for block in found for run in block["runs"]] == [
+        {"text": "link", "link": "#a"},
+        {"anchor": "a"},
+        {"text": "one two three"},
+    ]
+
+
 def _relations(*listed: tuple[str, str]) -> str:
     items = "".join(
         f'<Relationship Id="r{number}" Type="{_R}/{kind}" Target="{target}"/>'
@@ -148,9 +176,10 @@ def test_what_runs_hold(content: str, expected: list[tuple[str, str]]) -> None:
     assert codes(result) == set()
 
 
-@pytest.mark.parametrize(("markup", "texts"), [("final", ["onetwo"]), ("original", ["one", "two"])])
+@pytest.mark.parametrize(("markup", "texts"), [("final", ["onetwothree"]), ("original", ["one", "two", "three"])])
 def test_paragraphs_whose_end_is_deleted_are_joined(markup: str, texts: list[str]) -> None:
-    data = _document(_paragraph("one", "<w:rPr><w:del/></w:rPr>") + _paragraph("two"))
+    deleted = "<w:rPr><w:del/></w:rPr>"
+    data = _document(_paragraph("one", deleted) + _paragraph("two", deleted) + _paragraph("three"))
     assert [block["runs"][0]["text"] for block in _blocks(data, markup=markup)] == texts
 
 

@@ -1,19 +1,23 @@
 """The structure of documents that are laid out on pages, as JSON shows it."""
 
 import json
+import re
 from base64 import b64decode
 from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pptx
 import pytest
 
 from engine.mupdf import pymupdf
+from plugins._blocks.pandoc import PANDOC
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import sample
 from tests.support.samples.scans import SCANNED, scanned_pdf
 
 _SIZE = 10
+_ASCENDER = pymupdf.Font("helv").ascender  # of the size
 _PROSE = "many words of running text which fill the whole line of a column here"
 
 
@@ -160,6 +164,21 @@ def test_links_lead_to_pages_of_the_web_and_to_headings() -> None:
     linked = {run["text"]: run["link"] for run in found[0]["runs"] if "link" in run}
     (heading,) = (one for one in found if one["type"] == "heading")
     assert linked == {"here": "https://example.com/", "there": f"#{heading['anchor']}"}
+
+
+@pytest.mark.skipif(not PANDOC.present, reason="Pandoc is not installed")
+def test_pages_of_docx_have_the_size_margins_and_letters_of_most_pages() -> None:
+    made = pymupdf.open()
+    for size in ((600, 300), (600, 300), (200, 200)):
+        page = made.new_page(width=size[0], height=size[1])
+        page.insert_text((50, 40 + 9 * _ASCENDER), _PROSE, fontsize=9)
+    archive = ZipFile(BytesIO(convert(made.tobytes(), "docx").data))
+    document = archive.read("word/document.xml").decode()
+    assert '<w:pgSz w:w="12000" w:h="6000" w:orient="landscape"/>' in document
+    margins = re.search(r'w:left="(\d+)" w:top="(\d+)" w:right="(\d+)" w:bottom="(\d+)"', document)
+    assert margins
+    assert [round(int(margin) / 20) for margin in margins.groups()] == [50, 40, 50, 40]
+    assert '<w:sz w:val="18"' in archive.read("word/styles.xml").decode().partition("</w:rPrDefault>")[0]
 
 
 def test_notes_stand_at_their_marks() -> None:

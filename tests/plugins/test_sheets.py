@@ -127,6 +127,13 @@ def test_xlsx_has_numbers_and_merged_cells() -> None:
     assert "<f>" not in cells
 
 
+def test_a_document_without_tables_is_told() -> None:
+    result = convert(b"<!DOCTYPE html><p>only text", "xlsx")
+    assert [one.message for one in result.outcome.warnings] == [
+        "The document has no table: none of its 2 words are in the result."
+    ]
+
+
 def test_numbers_that_a_sheet_cannot_hold_are_text_and_told() -> None:
     result = convert(b"[[1234567890123456, NaN, 1%s, 123456789012345]]" % (b"0" * 400), "xlsx", "a.json")
     cells = _cells(result.data)

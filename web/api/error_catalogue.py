@@ -185,7 +185,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "frames": "an animation has too many frames, or too many pixels in all frames",
                 "pages": "a document has too many pages, or too many pixels on all pages",
                 "scans": "a JPEG has too many scans",
-                "elements": "an SVG or HTML has too many elements, or HTML takes too long to lay out",
+                "elements": "an SVG, HTML or document has too many elements, or takes too long to lay out",
             },
             SizeDetails,
         ),

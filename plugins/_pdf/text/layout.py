@@ -43,6 +43,8 @@ _LETTER = re.compile(r"[^\W\d_]{2}")
 _NOT_IN_TITLE = re.compile(r"[\W_]+")
 _COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
 _COLUMN = 0.6  # of the width of the text on a page, which a column has at most
+_MIN_MARGIN = 18.0  # points
+_MAX_MARGIN = 0.25  # of the width or height of a page
 _NEAR = 10.0  # points between the target of a link and a heading
 
 
@@ -106,6 +108,7 @@ class _Reader:
         found = blocks.words(blocks.plain_texts(content)) + self._left_out + self._joiner.divided
         if _letters(source - found) - _letters(found - source):  # otherwise words are only divided in another way
             blocks.warn_dropped_text(source, found)
+        page_size, margins = self._paper()
         known = self._document.metadata or {}
         author, subject, keywords = (known.get(name) or "" for name in ("author", "subject", "keywords"))
         return Blocks(
@@ -115,6 +118,33 @@ class _Reader:
             subject=subject,
             keywords=tuple(filter(None, map(str.strip, keywords.split(",")))),
             language=self._language(),
+            page_size=page_size,
+            margins=margins,
+            font_size=self._usual if self._pages and source else None,
+        )
+
+    def _paper(self) -> tuple[tuple[float, float] | None, tuple[float, float, float, float] | None]:
+        """The size of most pages, and their margins: no wider below and on the right than on the other sides."""
+        sizes = Counter((round(page.rect.width, 1), round(page.rect.height, 1)) for page, _ in self._pages)
+        if not sizes or self._document.is_reflowable:
+            return None, None
+        width, height = size = sizes.most_common(1)[0][0]
+        placed = [
+            (box[0] - parts.box[0], box[1] - parts.box[1], box[2] - parts.box[0], box[3] - parts.box[1])
+            for page, parts in self._pages
+            if (round(page.rect.width, 1), round(page.rect.height, 1)) == size
+            for box in (*(block.box for block in parts.blocks), *(picture.box for picture in parts.pictures))
+        ]
+        if not placed:
+            return size, None
+        left, top, right, bottom = tables.surrounding(placed)
+        left = min(max(left, _MIN_MARGIN), width * _MAX_MARGIN)
+        top = min(max(top, _MIN_MARGIN), height * _MAX_MARGIN)
+        return size, (
+            left,
+            top,
+            min(left, max(width - right, _MIN_MARGIN)),
+            min(top, max(height - bottom, _MIN_MARGIN)),
         )
 
     def _language(self) -> str:
