@@ -86,6 +86,8 @@ class ConvertOptions(TypedDict, total=False):
     # Where a text has the pictures of its source: inside, as data, nowhere, or beside it in a ZIP.
     images: Literal["embed", "drop", "zip"]
     sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
+    ocr: bool  # Recognizes the text of pages that have none.
+    language: str  # Languages of the text by their codes in Tesseract, the most frequent one first.
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the image before it is complete.
@@ -101,8 +103,6 @@ class ConvertOptions(TypedDict, total=False):
     # Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits.
     values: Literal["shown", "raw"]
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
-    ocr: bool  # Recognizes the text of pages that have none.
-    language: str  # Languages of the text by their codes in Tesseract, the most frequent one first.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.
     # What is permitted without the owner's password, a list of print, copy, modify, annotate, forms; by default …
