@@ -72,9 +72,13 @@ def test_files_are_attached_with_their_names(server: Running) -> None:
     ]
 
     attached = server.request("POST", "/pdf/attach", files=parts).content
-    extracted = server.request("POST", "/pdf/extract-attachments", files={"file": attached}).content
+    prefer = {"Prefer": "respond-async, wait=30"}
+    job = server.request("POST", "/pdf/attach", files=parts, headers=prefer).json()["data"]
+    by_job = server.request("GET", job["result"]["download_url"].removeprefix("/api/v1")).content
+    extracted = server.request("POST", "/pdf/extract-attachments", files={"file": by_job}).content
     refused = server.request("POST", "/pdf/attach", files=[parts[0], *parts[1:2] * 21])
 
+    assert len(opened(attached).attachments) == 2
     with ZipFile(BytesIO(extracted)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {
             "Zahlen.csv": b"1",

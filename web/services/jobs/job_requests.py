@@ -6,6 +6,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from engine.errors import UnknownFormat
+from engine.formats import ANY_FILE
 from engine.registry import Registry
 from storage.tables.job_runs import ClaimedJob
 from web.api.values import from_json, to_json_text
@@ -111,5 +112,6 @@ class RequestLoader:
 def _stored_uploads(uploads: Sequence[Upload]) -> tuple[StoredUpload, ...]:
     small = sum(upload.size for upload in uploads) <= SMALL_UPLOADS and all(one.file.in_memory for one in uploads)
     contents = [b64encode(upload.file.read()).decode() if small else None for upload in uploads]
-    described = zip(uploads, contents, strict=True)
-    return tuple(StoredUpload(one.filename, one.size, one.format.name, content) for one, content in described)
+    formats = [ANY_FILE if isinstance(upload.identified, Exception) else upload.identified for upload in uploads]
+    described = zip(uploads, formats, contents, strict=True)
+    return tuple(StoredUpload(one.filename, one.size, fmt.name, content) for one, fmt, content in described)
