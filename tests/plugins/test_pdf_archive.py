@@ -60,7 +60,7 @@ def test_a_claim_is_true_or_gone(name: str, part: int) -> None:
         assert claim in (None, part)
         assert ("archive_claim_removed" in result.codes) is (claim is None)
         assert claim is None or pdfa.validate_written(BytesIO(data), f"{part}b").findings == []
-    breaks = name in ("pdf-protect", "pdf-watermark", "pdf-number-pages", "pdf-merge")
+    breaks = name in ("pdf-protect", "pdf-watermark", "pdf-number-pages", "pdf-merge", "pdf-redact")
     assert ("archive_claim_removed" in result.codes) is breaks
 
 

@@ -35,6 +35,7 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-extract-pages": {"pages": "1"},
     "pdf-metadata": {"title": "a"},
     "pdf-protect": {"owner_password": "a"},
+    "pdf-redact": {"text": ["a"]},
     "pdf-rotate": {"angle": 90},
     "pdf-split": {"every": 1},
     "pdf-watermark": {"text": "a"},

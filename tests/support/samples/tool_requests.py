@@ -50,6 +50,7 @@ def tool_requests() -> dict[str, ToolRequest]:
             one, {"stages": [{"tool": "pdf-rotate", "angle": 90}, {"tool": "pdf-split", "every": 1}]}, count=3
         ),
         "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
+        "pdf-redact": ToolRequest(one, {"text": ["page 2"]}),
         "pdf-rotate": ToolRequest(one, {"angle": 90}),
         "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),
         "pdf-unlock": ToolRequest(one, same_pages=True),
