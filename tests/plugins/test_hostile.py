@@ -11,6 +11,7 @@ from PIL import Image
 
 from engine import ConversionError
 from engine.executor import LocalExecutor, Task, TaskLimits
+from engine.formats import ANY_FILE
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
@@ -295,7 +296,11 @@ async def _fault(executor: LocalExecutor, folder: Path, name: str, kind: str) ->
     paths = [place / str(number) for number in range(len(files))]
     for path, data in zip(paths, files, strict=True):
         path.write_bytes(data)
-    plan = REGISTRY.plan(list(map(REGISTRY.identify, paths)), tool.target, name, request.options, tuple(request.files))
+    count = len(request.inputs)
+    sources = [*map(REGISTRY.identify, paths[:count])]
+    for parameter, path in zip(request.files, paths[count:], strict=True):
+        sources.append(ANY_FILE if tool.takes_any(parameter) else REGISTRY.identify(path))
+    plan = REGISTRY.plan(sources, tool.target, name, request.options, tuple(request.files))
     job = FileJob(Task.of(plan, request.options), paths, place / "result")
     try:
         await run_files(executor, job, _PDF_LIMITS)

@@ -159,7 +159,7 @@ class _Responses:
 
     def __init__(self, schemas: Schemas, targets: Iterable[str]) -> None:
         self._schemas = schemas
-        self._targets = sorted({*targets} - {_JSON})  # otherwise it would be read as a response of the API
+        self._targets = sorted(targets)
         self.components: dict[str, Any] = {}
         """Responses that operations refer to, and method_not_allowed, which every path can return."""
         self._error_reference("method_not_allowed")
@@ -221,6 +221,7 @@ class _Responses:
             return {media_type: {"schema": _TEXT} for media_type in media_types}
         # Some generators of clients know no other media type of bytes, or only look at the first.
         media_types = [_BYTES, *media_types, *([_ANY] if negotiated else [])]
+        media_types = [name for name in media_types if name != _JSON]  # which would be read as a response of the API
         return {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in media_types}
 
     def _error_reference(self, code: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from PIL import Image
 
 from engine import pipeline, verification
 from engine.conversions import EncodedFile
+from engine.formats import ANY_FILE
 from engine.options import OptionValue, validate_options
 from engine.outcome import Outcome
 from engine.pipeline import PipelineResult
@@ -63,7 +64,9 @@ class ToolRun:
 def run_tool(name: str, *inputs: bytes, files: Mapping[str, bytes] | None = None, **options: OptionValue) -> ToolRun:
     """Runs a tool on files whose formats are identified by their content, and verifies its results."""
     additional = files or {}
-    sources = [_REGISTRY.identify_content(data) for data in (*inputs, *additional.values())]
+    sources = [_REGISTRY.identify_content(data) for data in inputs]
+    takes_any = _REGISTRY.tools[name].takes_any
+    sources += [ANY_FILE if takes_any(one) else _REGISTRY.identify_content(data) for one, data in additional.items()]
     given = validate_options(_REGISTRY.tool_options(name), options)
     plan = _REGISTRY.plan(sources, _REGISTRY.tools[name].target, name, given, tuple(additional))
     made: dict[str, bytes] = {}

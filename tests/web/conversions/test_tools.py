@@ -20,7 +20,7 @@ from tests.support.servers.in_process import Running
 
 _TOOLS = load_registry().tools
 _REQUESTS = tool_requests()
-_FORMATS = {"pdf-extract-images": "png"}  # the others make PDFs
+_FORMATS = {"pdf-extract-images": "png", "pdf-verify": "json"}  # the others make PDFs
 
 
 def _files(name: str) -> list[tuple[str, tuple[str, bytes]]]:
@@ -39,7 +39,7 @@ def _form(name: str) -> dict[str, str]:
 def _count(name: str, data: bytes) -> int:
     """The number of files of a result."""
     if not _TOOLS[name].archive:
-        assert data.startswith(b"%PDF-")
+        assert data.startswith(b"{" if _FORMATS.get(name) == "json" else b"%PDF-")
         return 1
     with ZipFile(BytesIO(data)) as archive:
         assert archive.testzip() is None
