@@ -40,7 +40,9 @@ _RECOVERED = {
 }
 _PDF_LIMITS = TaskLimits(seconds=30)
 _PDF_FAULTS = {"engine_error", "worker_crashed", "timeout"}
-_ENDLESS = {("pdf-ocr", "forms by powers of ten")}  # to draw it takes longer than any deadline
+_ENDLESS = {
+    (name, "forms by powers of ten") for name in ("pdf-ocr", "pdf-redact")
+}  # takes longer to draw than any deadline
 
 
 @pytest.fixture(scope="module")

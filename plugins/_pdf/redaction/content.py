@@ -75,7 +75,8 @@ def redact(document: Pdf, password: str, matcher: Matcher, areas: Areas) -> tupl
     with _opened(saved(document), password) as drawn:
         for page in drawn:
             marked = [_on_page(box) for box in areas.get(page.number, ())]
-            if _redact_page(page, matcher, words[page.number], marked):
+            if marked or words[page.number]:
+                _redact_page(page, matcher, words[page.number], marked)
                 removed[page.number] = [_in_content(box) for box in (*words[page.number], *marked)]
         document = open_pdf(drawn.tobytes(encryption=pymupdf.PDF_ENCRYPT_KEEP), password)
     _restore(document)
@@ -234,7 +235,9 @@ def _find(page: pymupdf.Page, matcher: Matcher, *, replaced: bool) -> list[Run]:
     With `replaced`, also in texts that replace glyphs, which stay when these are removed.
     """
     runs: dict[Run, None] = {}
-    for flags in (_FLAGS | pymupdf.TEXT_IGNORE_ACTUALTEXT, *([_FLAGS] if replaced else [])):
+    drawn = _FLAGS | pymupdf.TEXT_IGNORE_ACTUALTEXT
+    replaced = replaced and page.get_text(flags=_FLAGS) != page.get_text(flags=drawn)
+    for flags in (drawn, _FLAGS) if replaced else (drawn,):
         glyphs = _glyphs(page, flags)
         for order in (_in_lines(glyphs), _in_rows(glyphs)):
             places: set[int] = set()

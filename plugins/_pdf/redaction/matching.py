@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html import unescape
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from unicodedata import category, normalize
 
 import re2
@@ -22,6 +23,7 @@ _ALIKE = MappingProxyType(
     str.maketrans({"\u2010": "-", "\u2011": "-", "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 )
 _HIDDEN = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")  # hyphens, spaces and marks without width
+_MAX_CHARACTERS = 4096  # whose letters are remembered
 _TAG = re.compile(r"<[^<>]*>")
 _IDEOGRAPHS = "\u2e80"  # from here on, words are not separated by spaces
 _SPACED = re.compile(r"(?<!\S)\S(?:\s\S){2,}(?!\S)\s?")  # letters with a space between all of them
@@ -36,7 +38,7 @@ class Matcher:
     """
 
     def __init__(self, texts: Sequence[str], pattern: str | None) -> None:
-        self._texts = [_fold(text, str.casefold, "NFKD")[0].strip() for text in texts]
+        self._texts = [_fold(text, ignore_case=True)[0].strip() for text in texts]
         self._pattern = None if pattern is None else _compile(pattern)
         self.missing = set(range(len(texts) + (pattern is not None)))
         """The positions of the texts that were found nowhere; the expression is after the last one."""
@@ -48,7 +50,7 @@ class Matcher:
 
     def spans(self, view: View) -> Iterator[Span]:
         """Where something is found in a text, as the places of its first character and after its last one."""
-        folded, places = _fold(view.text, str.casefold, "NFKD")
+        folded, places = _fold(view.text, ignore_case=True)
         for number, wanted in enumerate(self._texts):
             wanted = wanted.replace(" ", "") if view.spaced else wanted
             start = folded.find(wanted)
@@ -61,7 +63,7 @@ class Matcher:
                 start = folded.find(wanted, start + 1)
         if self._pattern is None or view.loose:
             return
-        plain, places = _fold(view.text, str, "NFKC")
+        plain, places = _fold(view.text, ignore_case=False)
         for found in self._pattern.finditer(plain):
             if found.end() > found.start():
                 self.missing.discard(len(self._texts))
@@ -97,19 +99,27 @@ def _compile(pattern: str) -> re2._Regexp[str]:
         raise InvalidOption(message, reason="malformed", param="pattern") from None
 
 
-def _fold(text: str, case: Callable[[str], str], form: Literal["NFKC", "NFKD"]) -> tuple[str, list[int]]:
+def _fold(text: str, *, ignore_case: bool) -> tuple[str, list[int]]:
     """The text in which texts are searched, and for each of its characters the place in the original."""
     folded: list[str] = []
     places: list[int] = []
-    for place, one in enumerate(_SURROGATES.sub("\ufffd", text).translate(_ALIKE)):
-        if one in _HIDDEN:
-            continue
-        letters = " " if one.isspace() else case(normalize(form, one))
-        if letters == " " and folded[-1:] == [" "]:
-            continue
-        folded += letters
-        places += [place] * len(letters)
+    for place, one in enumerate(text):
+        letters = _letters(one, ignore_case)
+        if letters != " " or folded[-1:] != [" "]:
+            folded += letters
+            places += [place] * len(letters)
     return "".join(folded), places
+
+
+@lru_cache(_MAX_CHARACTERS)
+def _letters(one: str, ignore_case: bool) -> str:
+    """What a character is read as: its letters, a space for any space, or nothing."""
+    if one in _HIDDEN:
+        return ""
+    if one.isspace():
+        return " "
+    plain = _SURROGATES.sub("\ufffd", one).translate(_ALIKE)
+    return normalize("NFKD", plain).casefold() if ignore_case else normalize("NFKC", plain)
 
 
 class View(NamedTuple):

@@ -112,4 +112,9 @@ def _stored_uploads(uploads: Sequence[Upload]) -> tuple[StoredUpload, ...]:
     small = sum(upload.size for upload in uploads) <= SMALL_UPLOADS and all(one.file.in_memory for one in uploads)
     contents = [b64encode(upload.file.read()).decode() if small else None for upload in uploads]
     described = zip(uploads, contents, strict=True)
-    return tuple(StoredUpload(one.filename, one.size, one.format.name, content) for one, content in described)
+    return tuple(StoredUpload(one.filename, one.size, _format_of(one), content) for one, content in described)
+
+
+def _format_of(upload: Upload) -> str:
+    """The name of the format of a file, empty if it is unknown, as that of a file that a tool takes as it is can be."""
+    return "" if isinstance(upload.identified, Exception) else upload.identified.name
