@@ -10,6 +10,7 @@ from PIL import Image
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from plugins._pdf.redaction.matching import Matcher
 from tests.support.results.conversions import ToolRun, run_tool
 from tests.support.samples.pdf_documents import all_texts, annotate, field, opened, outline, saved, tagged
 
@@ -149,6 +150,21 @@ def test_texts_are_found_however_they_are_drawn(content: bytes, wanted: str, lef
     result = _redact(_document(content), text=[wanted])
 
     assert (" ".join(_read(result.data).split()), result.codes) == (left, set())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "is_found"),
+    [
+        ("the end\u0338", "end", True),
+        ("Jos\u00e9", "jose", False),
+        ("o\ufb03ce", "off", True),
+        ("so\u00adft", "SOFT", True),
+        ("Stra\u00dfe", "STRASSE", True),
+        ("it\u2019s", "it's", True),
+    ],
+)
+def test_characters_are_read_as_letters(text: str, wanted: str, is_found: bool) -> None:
+    assert Matcher([wanted], None).matches(text) is is_found
 
 
 def test_an_expression_is_linear_and_valid() -> None:

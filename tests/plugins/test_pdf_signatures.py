@@ -79,7 +79,7 @@ def test_earlier_signatures_stay_valid(tmp_path: Path) -> None:
         ("Signature2", "Jim", True),
     ]
     assert [one["covers_whole_file"] for one in found] == [False, True]
-    assert [(one["changes_after"], one["changes_permitted"]) for one in found][0] == ("form_filling", True)
+    assert (found[0]["changes_after"], found[0]["changes_permitted"]) == ("form_filling", True)
     assert _by_poppler(tmp_path, both).count("Signature is Valid") == 2
 
 

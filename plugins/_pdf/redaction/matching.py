@@ -56,8 +56,9 @@ class Matcher:
             start = folded.find(wanted)
             while start >= 0:
                 end = start + len(wanted)
-                # A letter with a mark, such as an accent, is another letter.
-                if end == len(folded) or category(folded[end])[0] != "M":
+                # A letter with an accent is another letter. Marks of their own can belong to what follows.
+                cut = end < len(folded) and places[end] == places[end - 1]
+                if not (cut and category(folded[end])[0] == "M"):
                     self.missing.discard(number)
                     yield view.places[places[start]], view.places[places[end - 1]] + 1
                 start = folded.find(wanted, start + 1)
