@@ -177,6 +177,19 @@ def test_an_expression_is_linear_and_valid() -> None:
         assert (refused.value.reason, refused.value.param) == ("malformed", "pattern")
 
 
+@pytest.mark.parametrize(
+    "show", ["(one, Secret word) Tj", "[(one, Secret word)] TJ", "[(o) 20 (ne, Secret w) -9 (ord)] TJ"]
+)
+def test_what_follows_a_text_stays_in_its_place(show: str) -> None:
+    made = _document(f"BT /F 12 Tf 50 300 Td {show} ET".encode())
+
+    result = _redact(made, text=["secret"])
+
+    with pymupdf.open(stream=saved(made)) as old, pymupdf.open(stream=result.data) as new:
+        before, after = (document[0].search_for("word")[0] for document in (old, new))
+    assert abs(before.x0 - after.x0) < 0.01
+
+
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
 def test_an_area_is_of_the_page_as_shown(turn: int) -> None:
     made = _document(_text("Secret", 100, 200) + _text("public", 100, 240))

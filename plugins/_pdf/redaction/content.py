@@ -11,7 +11,17 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
+from pikepdf import (
+    Array,
+    Dictionary,
+    Name,
+    Object,
+    Pdf,
+    Stream,
+    String,
+    parse_content_stream,
+    unparse_content_stream,
+)
 
 from engine import FidelityWarning, StepFailed
 from engine.mupdf import pymupdf
@@ -28,6 +38,7 @@ _BOX = (-_SIDE, -_SIDE, _SIDE, _SIDE)
 _FLAGS = pymupdf.TEXT_PRESERVE_LIGATURES | pymupdf.TEXT_PRESERVE_WHITESPACE
 _ROW = 0.3  # sizes of the font between the base lines of glyphs of a row
 _GAP = 0.2  # sizes of the font between words
+_NEAR = 0.1  # points between edges that are the same
 _TRIES = 3  # what a removal reveals, such as a word around another, is removed, too
 _THIN = 0.05  # share of the height of glyphs: no glyph of other lines is as near to their middle
 
@@ -71,6 +82,9 @@ def redact(document: Pdf, password: str, matcher: Matcher, areas: Areas) -> tupl
         changed = {number for number in range(count, len(drawn)) if _redact_page(drawn[number], matcher, [], [])}
         document = open_pdf(drawn.tobytes(encryption=pymupdf.PDF_ENCRYPT_KEEP), password)
     _put_back(document, changed, count)
+    for index in (index for index, boxes in words.items() if boxes or index in areas):
+        page = document.pages[index]
+        page.obj.Contents = document.make_stream(_with_single_glyphs(page, page.resources))
     removed = {}
     with _opened(saved(document), password) as drawn:
         for page in drawn:
@@ -134,7 +148,9 @@ def as_items(value: Any) -> list[tuple[Any, Any]]:
 def _as_page(document: Pdf, stream: Object, holder: Object) -> Object:
     """A page that shows a content stream."""
     box = stream.get("/BBox", Array(_BOX))
-    form = document.make_stream(stream.read_bytes(), Type=Name.XObject, Subtype=Name.Form, BBox=box)
+    form = document.make_stream(
+        _with_single_glyphs(stream, holder.get("/Resources")), Type=Name.XObject, Subtype=Name.Form, BBox=box
+    )
     form.Resources = holder.get("/Resources", Dictionary())
     page = Dictionary(
         Type=Name.Page,
@@ -144,6 +160,45 @@ def _as_page(document: Pdf, stream: Object, holder: Object) -> Object:
     )
     page[_KEPT] = Array([stream, holder])
     return document.make_indirect(page)
+
+
+def _with_single_glyphs(content: Any, resources: Any) -> bytes:
+    """A content stream in which strings with distances are of one glyph each.
+
+    Of others, MuPDF loses the width of the first glyph that it removes after those that stay.
+    """
+    fonts = dict(as_items(resources.get("/Font"))) if isinstance(resources, Dictionary) else {}
+    length = 0
+    outer: list[int] = []
+    instructions: list[Any] = []
+    for one in parse_content_stream(content):
+        operator, operands = str(one.operator), one.operands
+        if operator == "q":
+            outer.append(length)
+        elif operator == "Q" and outer:
+            length = outer.pop()
+        elif operator == "Tf" and operands:
+            length = _code_length(fonts.get(str(operands[0])))
+        is_split = operator == "TJ" and length and operands and isinstance(operands[0], Array)
+        parts = [glyph for part in operands[0] for glyph in _glyphs_of(part, length)] if is_split else []
+        instructions.append(([Array(parts)], one.operator) if is_split else one)
+    return unparse_content_stream(instructions)
+
+
+def _code_length(font: Any) -> int:
+    """The bytes of the code of each glyph of a font; 0 if they differ or are unknown."""
+    if not isinstance(font, Dictionary):
+        return 0
+    if font.get("/Subtype") != Name.Type0:
+        return 1
+    return 2 if font.get("/Encoding") in (Name("/Identity-H"), Name("/Identity-V")) else 0
+
+
+def _glyphs_of(part: Any, length: int) -> list[Any]:
+    if not isinstance(part, String):
+        return [part]
+    codes = bytes(part)
+    return [String(codes[place : place + length]) for place in range(0, len(codes), length)]
 
 
 def _put_back(document: Pdf, changed: Collection[int], count: int) -> None:
@@ -255,13 +310,22 @@ def _glyphs(page: pymupdf.Page, flags: int) -> list[Glyph]:
     lines = (line for block in page.get_text("rawdict", flags=flags)["blocks"] for line in block.get("lines", ()))
     for number, line in enumerate(lines):
         level = abs(line["dir"][1]) < 0.01
+        shown: list[Glyph] = []
         for span in line["spans"]:
             size = span["size"]
-            found += [
+            shown += [
                 Glyph(one["c"], number, one["bbox"], one["origin"], size, level, one["synthetic"])
                 for one in span["chars"]
             ]
+        found += [_with_width(one, shown) if one.box[0] == one.box[2] else one for one in shown]
     return found
+
+
+def _with_width(character: Glyph, line: list[Glyph]) -> Glyph:
+    """A character without a width, such as the second one of a ligature, with the box of the glyph that ends there."""
+    place = character.box[0]
+    boxes = [one.box for one in line if one.box[0] < one.box[2] and abs(one.box[2] - place) < _NEAR]
+    return character._replace(box=boxes[0]) if boxes else character
 
 
 Order = list[Glyph | None]
