@@ -186,7 +186,10 @@ class Option:
         """
         kind = self.schema["type"]
         if from_text and isinstance(value, str) and kind != "string":
-            value = _READERS.get(kind, _read_number)(value)
+            text = value
+            value = _READERS.get(kind, _read_number)(text)
+            if kind == "array" and not isinstance(value, list) and self.schema["items"].get("type") == "string":
+                value = split_list(text)
         if kind == "string" and type(value) is int and not self.secret:
             value = str(value)  # such as the number of a page
         if type(value) not in _JSON_TYPES[kind]:  # booleans are integers for Python

@@ -21,7 +21,12 @@ def open_document(data: bytes, given: str | None) -> Pdf:
 
     Raises UnknownFormat, reason `pdf_encrypted`, and CorruptInput for a file without pages.
     """
-    document = _open(data, given)
+    return open_with_password(data, given)[0]
+
+
+def open_with_password(data: bytes, given: str | None) -> tuple[Pdf, str]:
+    """Opens a file as `open_document` does. Also returns the password that opened it, which is empty without one."""
+    document, opening = _open(data, given)
     if "/Size" not in document.trailer:  # QPDF does not add it
         document.trailer.Size = len(document.objects)
     count = len(document.pages)
@@ -33,24 +38,24 @@ def open_document(data: bytes, given: str | None) -> Pdf:
         document.Root.Pages.Count = count
     if wrong_count or document.get_warnings():
         warn_repaired(data)
-    return document
+    return document, opening
 
 
-def _open(data: bytes, given: str | None) -> Pdf:
+def _open(data: bytes, given: str | None) -> tuple[Pdf, str]:
     try:
         document, opening = open_with(data, given or "")
     except pikepdf.PasswordError:
         raise encrypted_error(given) from None
     if given and not opening:
         warn_unused()
-    return document
+    return document, opening
 
 
 def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callable[[], Pdf]:
     """Makes documents without pages that have the passwords and permissions of a document, which is in `data`."""
     if not document.is_encrypted:
         return Pdf.new
-    with _open(data, password) as blank:
+    with _open(data, password)[0] as blank:
         for holder, kept in ((blank.Root, ()), (blank.trailer, ("/Root", "/Encrypt", "/ID", "/Size"))):
             for key in set(holder.keys()).difference(kept):
                 del holder[key]
@@ -58,7 +63,7 @@ def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callabl
         blank.Root.Pages = blank.make_indirect(Dictionary(Type=Name.Pages, Kids=[], Count=0))
         file = BytesIO()
         blank.save(file, encryption=True)
-    return lambda: _open(file.getvalue(), password)
+    return lambda: _open(file.getvalue(), password)[0]
 
 
 def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None) -> bytes:

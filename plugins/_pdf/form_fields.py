@@ -230,7 +230,7 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str, *, annotation
     if isinstance(form, Dictionary):
         flattened = {field.objgen for field, _ in walk_fields(form) if _FLAT in field}
         left: Ids = set()
-        form.Fields = Array(_without(as_list(form.get("/Fields")), flattened, left))
+        form.Fields = Array(without_fields(as_list(form.get("/Fields")), flattened, left))
         if "/CO" in form:
             form.CO = Array([field for field in form.CO if field.objgen in left])
         if not len(form.Fields):
@@ -247,7 +247,7 @@ def with_drawn_annotations(document: Pdf, indexes: Set[int], password: str) -> P
     return flatten_pages(document, indexes, password) if kinds - {"/Link", "/Popup"} else document
 
 
-def _without(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
+def without_fields(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
     """The fields without flattened ones and those above no others. Adds the ids of the remaining ones to `left`."""
     kept: list[Object] = []
     for field in fields:
@@ -255,7 +255,7 @@ def _without(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
             continue
         left.add(field.objgen)
         if "/Kids" in field:
-            field.Kids = Array(_without(field.Kids, flattened, left))
+            field.Kids = Array(without_fields(field.Kids, flattened, left))
         if "/Kids" in field and not len(field.Kids):
             left.discard(field.objgen)
         else:

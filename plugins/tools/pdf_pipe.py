@@ -26,6 +26,7 @@ Stages = Annotated[
     sources=(PDF,),
     decoded_to=RASTER,
     inputs=range(1, 21),
+    isolated=True,
     archive=True,
     encodes=True,
 )

@@ -41,7 +41,7 @@ _RECOVERED = {
 _PDF_LIMITS = TaskLimits(seconds=30)
 _PDF_FAULTS = {"engine_error", "worker_crashed", "timeout"}
 # To draw it takes longer than any deadline.
-_ENDLESS = {("pdf-ocr", "forms by powers of ten"), ("pdf-auto-rotate", "forms by powers of ten")}
+_ENDLESS = {(name, "forms by powers of ten") for name in ("pdf-ocr", "pdf-auto-rotate", "pdf-redact")}
 
 
 @pytest.fixture(scope="module")

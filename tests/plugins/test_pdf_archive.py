@@ -20,10 +20,12 @@ _READING = [name for name in _TOOLS if "pdf" in [source.name for source in REGIS
 _BREAKING = (
     "pdf-arrange",
     "pdf-attach",
+    "pdf-form",
     "pdf-merge",
     "pdf-number-pages",
     "pdf-overlay",
     "pdf-protect",
+    "pdf-redact",
     "pdf-watermark",
 )
 
@@ -75,7 +77,8 @@ def test_a_claim_is_true_or_gone(name: str, part: int) -> None:
         claim = _claim(data)
         assert claim in (None, part)
         assert ("archive_claim_removed" in result.codes) is (claim is None)
-        assert claim is None or pdfa.validate_written(BytesIO(data), f"{part}b").findings == []
+        found = [] if claim is None else pdfa.validate_written(BytesIO(data), f"{part}b").findings
+        assert [one for one in found if name != "pdf-sign" or one.kind == "violation"] == []  # it knows no forms
     assert ("archive_claim_removed" in result.codes) is (name in _BREAKING)
 
 

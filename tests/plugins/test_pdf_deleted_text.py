@@ -1,18 +1,19 @@
 """A deleted page leaves no text in the file, whatever refers to it: in no stream, decompressed, and in no string."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from typing import Any
 
 import pikepdf
 import pytest
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
+from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from tests.support.results.conversions import convert, run_tool
 from tests.support.samples.pdf_documents import (
     KINDS,
     Extra,
+    all_texts,
     annotate,
     at,
     contents,
@@ -28,28 +29,6 @@ from tests.support.samples.pdf_documents import (
 
 _SECRET, _PUBLIC = "SECRET", "PUBLIC"
 _DELETED = 1  # the index of the page, which is between two others
-
-
-def _texts(data: bytes) -> Iterator[str]:
-    """All strings, names of keys and decompressed streams of a file."""
-    with pikepdf.open(BytesIO(data)) as read:
-        pending: list[Any] = [read.trailer, *read.objects]
-        while pending:
-            item = pending.pop()
-            if isinstance(item, String | Name):
-                yield str(item)
-                yield bytes(item).decode("latin-1")
-            elif isinstance(item, Array):
-                pending += [one for one in item if _is_direct(one)]
-            elif isinstance(item, Dictionary | Stream):
-                yield from item.keys()
-                pending += [value for _, value in item.items() if _is_direct(value)]
-                if isinstance(item, Stream):
-                    yield item.read_bytes().decode("latin-1")
-
-
-def _is_direct(item: Any) -> bool:
-    return isinstance(item, Object) and not item.is_indirect
 
 
 def _on_root(key: str, value: Callable[[Pdf], Any]) -> Extra:
@@ -366,12 +345,12 @@ def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], nam
         made.pages[_DELETED].contents_add(b"BT /F1 9 Tf (SECRET) Tj ET")
 
     whole = document("A", 3, content, _REFERENCES[name])
-    found = " ".join(_texts(whole))
+    found = " ".join(all_texts(whole))
     assert _SECRET in found
 
     result = remove(whole)
 
-    left = list(_texts(result))
+    left = list(all_texts(result))
     assert [text for text in left if _SECRET in text or "A page 2" in text] == []
     assert (_PUBLIC in " ".join(left)) is (_PUBLIC in found)
     assert page_texts(result) == ["A page 1", "A page 3"]

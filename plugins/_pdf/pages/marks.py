@@ -63,18 +63,36 @@ def operands(matrix: Iterable[float]) -> str:
 
 def visible_box(page: Page) -> Box:
     """Left, bottom, right and top of the part of a page that is shown: the crop box as far as it is on the page."""
-    media, crop = (_sorted_edges(box) for box in (page.mediabox, page.cropbox))
+    media, crop = (sorted_edges(box) for box in (page.mediabox, page.cropbox))
     left, bottom = max(media[0], crop[0]), max(media[1], crop[1])
     right, top = min(media[2], crop[2]), min(media[3], crop[3])
     return (left, bottom, right, top) if left < right and bottom < top else media
 
 
-def _sorted_edges(box: Object) -> Box:
+def sorted_edges(box: Object) -> Box:
     """Left, bottom, right and top of a box, whose corners can be in any order."""
     edges = [float(edge) for edge in box]
     left, right = sorted(edges[::2])
     bottom, top = sorted(edges[1::2])
     return left, bottom, right, top
+
+
+def rotation_of(page: Page) -> int:
+    """The degrees by which a page is turned clockwise, from 0 to 359."""
+    return int(_inherited(page.obj, "/Rotate") or 0) % 360
+
+
+def in_content(page: Page, box: Box) -> Box:
+    """A box in points from the upper left corner of the page as shown, in the units of its content.
+
+    `box` is x, y, width and height; the result is left, bottom, right and top.
+    """
+    geometry = Geometry.of(page)
+    a, b, c, d, e, f = geometry.to_page
+    x, y, width, height = box
+    corners = [(x, geometry.height - y), (x + width, geometry.height - y - height)]
+    (x0, y0), (x1, y1) = ((a * left + c * top + e, b * left + d * top + f) for left, top in corners)
+    return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
 
 
 @dataclass(frozen=True)
@@ -91,7 +109,7 @@ class Geometry:
         left, bottom, right, top = visible_box(page)
         unit = float(page.obj.get("/UserUnit", 1)) or 1.0
         scale = 1 / unit
-        rotation = int(_inherited(page.obj, "/Rotate") or 0) % 360
+        rotation = rotation_of(page)
         width, height = (right - left) * unit, (top - bottom) * unit
         match rotation:
             case 90:

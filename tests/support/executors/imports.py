@@ -38,12 +38,20 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-metadata": {"title": "a"},
     "pdf-protect": {"owner_password": "a"},
     "pdf-resize-pages": {"page_size": "a4"},
+    "pdf-redact": {"text": ["a"]},
     "pdf-rotate": {"angle": 90},
     "pdf-split": {"every": 1},
     "pdf-watermark": {"text": "a"},
 }
-# For a file without images, attachments and fields, and without a file to attach or to overlay.
-_WITHOUT_RESULT = {"pdf-attach", "pdf-extract-attachments", "pdf-extract-images", "pdf-form", "pdf-overlay"}
+# For a file without images, attachments and fields, and without a file to attach or to overlay, or a certificate.
+_WITHOUT_RESULT = {
+    "pdf-attach",
+    "pdf-extract-attachments",
+    "pdf-extract-images",
+    "pdf-form",
+    "pdf-overlay",
+    "pdf-sign",
+}
 
 
 def main(kind: str, folder: Path, every: int, first: int) -> None:

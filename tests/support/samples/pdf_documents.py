@@ -1,13 +1,13 @@
 """Generated PDFs with all kinds of references to pages, and with contents within others, which share resources."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
 from typing import Any
 
 import pikepdf
 import pypdfium2
-from pikepdf import Array, Dictionary, Name, Object, Pdf, String
+from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from engine import pipeline
 from engine.mupdf import pymupdf
@@ -37,6 +37,28 @@ def opened(data: bytes, password: str = "") -> Pdf:
 def page_texts(data: bytes) -> list[str]:
     """The text of each page, as PDFium reads it."""
     return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
+
+
+def all_texts(data: bytes) -> Iterator[str]:
+    """All strings, names of keys and decompressed streams of a file."""
+    with pikepdf.open(BytesIO(data)) as read:
+        pending: list[Any] = [read.trailer, *read.objects]
+        while pending:
+            item = pending.pop()
+            if isinstance(item, String | Name):
+                yield str(item)
+                yield bytes(item).decode("latin-1")
+            elif isinstance(item, Array):
+                pending += [one for one in item if _is_direct(one)]
+            elif isinstance(item, Dictionary | Stream):
+                yield from item.keys()
+                pending += [value for _, value in item.items() if _is_direct(value)]
+                if isinstance(item, Stream):
+                    yield item.read_bytes().decode("latin-1")
+
+
+def _is_direct(item: Any) -> bool:
+    return isinstance(item, Object) and not item.is_indirect
 
 
 def without_object_streams(data: bytes) -> bytes:

@@ -9,6 +9,7 @@ from pikepdf import String
 
 from engine.options import OptionValue
 from tests.support.results.conversions import run_tool
+from tests.support.samples.certificates import pkcs12_file
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document, field, link, outline
 from tests.support.samples.scans import scanned_pdf
@@ -62,9 +63,12 @@ def tool_requests() -> dict[str, ToolRequest]:
             one, {"stages": [{"tool": "pdf-rotate", "angle": 90}, {"tool": "pdf-split", "every": 1}]}, count=3
         ),
         "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
+        "pdf-redact": ToolRequest(one, {"text": ["page 2"]}),
         "pdf-resize-pages": ToolRequest(one, {"page_size": "a4"}),
         "pdf-rotate": ToolRequest(one, {"angle": 90}),
+        "pdf-sign": ToolRequest(one, {"reason": "I agree"}, {"certificate": pkcs12_file()}, same_pages=True),
         "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),
         "pdf-unlock": ToolRequest(one, same_pages=True),
+        "pdf-verify": ToolRequest(one),
         "pdf-watermark": ToolRequest(one, {"angle": 0}, {"stamp": sample("png")}),
     }

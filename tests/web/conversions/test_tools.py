@@ -1,6 +1,7 @@
 """Every tool over HTTP, as a command and by the client, from its declaration alone."""
 
 import json
+from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from convertd_client import Client
 from engine.registry import load_registry
 from tests.support.command_line import invoke
 from tests.support.requests.checks import problem
+from tests.support.samples.certificates import pkcs12_file
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document, opened
 from tests.support.samples.tool_requests import tool_requests
@@ -20,7 +22,12 @@ from tests.support.servers.in_process import Running
 
 _TOOLS = load_registry().tools
 _REQUESTS = tool_requests()
-_FORMATS = {"pdf-extract-images": "png", "pdf-extract-attachments": "file", "pdf-info": "json"}  # the others make PDFs
+_FORMATS = {  # the others make PDFs
+    "pdf-extract-images": "png",
+    "pdf-extract-attachments": "file",
+    "pdf-info": "json",
+    "pdf-verify": "json",
+}
 
 
 def _files(name: str) -> list[tuple[str, tuple[str, bytes]]]:
@@ -178,6 +185,23 @@ def test_passwords_are_not_kept(server: Running, caplog: pytest.LogCaptureFixtur
     kept = [path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file()]
     texts = [*kept, caplog.text.encode(), first.content, refused.content]
     assert not any(secret.encode() in text for secret in secrets for text in texts)
+
+
+def test_keys_of_certificates_are_not_kept(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    key = pkcs12_file("Jane", "open-sesame-3")
+    files = {"file": ("a.pdf", document("A", 1)), "certificate": ("jane.p12", key)}
+    form, once = {"certificate_password": "open-sesame-3"}, {"Idempotency-Key": "sign"}
+
+    signed = server.request("POST", "/pdf/sign/json", files=files, data=form, headers=once)
+    again = server.request("POST", "/pdf/sign/json", files=files, data=form, headers=once)
+    refused = server.request("POST", "/pdf/sign", files=files, data={"certificate_password": "open-sesame-4"})
+
+    assert again.json()["data"] == signed.json()["data"]
+    problem(refused, 400, "invalid_parameter", param="certificate_password")
+    kept = [path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file()]
+    texts = [*kept, caplog.text.encode(), signed.content, refused.content]
+    for secret in (b"open-sesame-3", b"open-sesame-4", key, b64encode(key)):
+        assert not any(secret in text for text in texts)
 
 
 def test_lists_are_separated_by_commas_or_json(server: Running) -> None:

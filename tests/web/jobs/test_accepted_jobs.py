@@ -7,11 +7,14 @@ import pytest
 
 from engine.errors import CorruptInput
 from engine.executor import Executor
+from storage.tables.models import Job
 from storage.tables.webhook_models import Delivery
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests.jobs import ASYNC, Site
+from tests.support.samples.certificates import pkcs12_file
 from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
+from tests.support.samples.pdf_documents import document
 
 RECEIVER = "https://receiver.invalid/hook"
 
@@ -185,3 +188,17 @@ def test_messages_are_erased_with_their_job(site: Site) -> None:
     found = {data["job_id"]: data for _, _, data in messages(site)}
     erased = {"result": None, "error": None, "tag": None, "webhook_url": None}
     assert found == {job["job_id"]: {**job, **erased} for job in jobs}
+
+
+def test_a_key_is_forgotten_when_its_job_ends(site: Site) -> None:
+    files = {"file": ("a.pdf", document("A", 1)), "certificate": ("jane.p12", pkcs12_file("Jane", "secret"))}
+    form = {"certificate_password": "secret"}
+
+    sent = site.send("POST", "/pdf/sign", files=files, data=form, headers={"Prefer": "respond-async, wait=60"})
+
+    assert sent.status_code == 200, sent.text
+    job = sent.json()["data"]
+    assert (job["status"], job["operation"]) == ("completed", "pdf_sign")
+    assert [blob for blob in site.blobs() if blob.startswith(job["job_id"])] == []
+    rows = site.server.database.run_blocking(lambda transaction: transaction.all(Job.select()))
+    assert [row.request for row in rows] == [None]

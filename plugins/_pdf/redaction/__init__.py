@@ -1,0 +1,1 @@
+"""Removal of texts and areas from PDF files."""

@@ -1,0 +1,248 @@
+"""Signs PDF files, and verifies signatures, without network: certificates are not looked up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from io import BytesIO
+from selectors import SelectSelector
+from typing import Any, TypeVar
+
+from cryptography.hazmat.primitives.serialization import pkcs12
+from pyhanko.keys.internal import translate_pyca_cryptography_cert_to_asn1, translate_pyca_cryptography_key_to_asn1
+from pyhanko.pdf_utils.content import PdfContent
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+from pyhanko.pdf_utils.layout import (
+    AxisAlignment,
+    BoxConstraints,
+    InnerScaling,
+    Margins,
+    SimpleBoxLayoutRule,
+)
+from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.sign import fields, signers
+from pyhanko.sign.general import SigningError
+from pyhanko.sign.validation import async_validate_pdf_signature, async_validate_pdf_timestamp
+from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
+from pyhanko.sign.validation.status import SignatureCoverageLevel
+from pyhanko.stamp import StaticStampStyle
+from pyhanko_certvalidator import ValidationContext
+from pyhanko_certvalidator.registry import SimpleCertificateStore
+
+from engine import InvalidOption
+from engine.mupdf import pymupdf
+
+T = TypeVar("T")
+_NO_MARGINS = SimpleBoxLayoutRule(
+    x_align=AxisAlignment.ALIGN_MID,
+    y_align=AxisAlignment.ALIGN_MID,
+    margins=Margins(0, 0, 0, 0),
+    inner_content_scaling=InnerScaling.STRETCH_TO_FIT,
+)
+_CHANGES = ("none", "archival", "form_filling", "annotations", "other")  # by their level in pyhanko
+_QUIET = ("pyhanko", "pyhanko_certvalidator")  # their logs have names of people
+_FONT = "font-family: sans-serif; font-size: 12px; line-height: 1.2"
+
+for _name_of_log in _QUIET:
+    logging.getLogger(_name_of_log).setLevel(logging.CRITICAL + 1)
+
+
+@dataclass(frozen=True)
+class Details:
+    """What a signature tells beside its signer, and where it is shown: the index of the page, its box and rotation.
+
+    Without a box, which is in whole units of the content of the page, it is not shown.
+    """
+
+    reason: str | None
+    location: str | None
+    page: int
+    box: tuple[int, int, int, int] | None
+    rotation: int
+
+
+def load_signer(data: bytes, password: str | None) -> signers.SimpleSigner:
+    """The key and the certificates of a PKCS#12 file. Raises InvalidOption."""
+    for passphrase in dict.fromkeys(((password or "").encode(), None) if not password else (password.encode(),)):
+        try:
+            key, certificate, others = pkcs12.load_key_and_certificates(data, passphrase)
+            break
+        except (ValueError, TypeError):
+            continue
+    else:
+        message = "The certificate cannot be opened: it is no PKCS#12 file, or certificate_password is wrong."
+        raise InvalidOption(message, reason="malformed", param="certificate_password")
+    if key is None or certificate is None:
+        message = "The file must have a private key and its certificate."
+        raise InvalidOption(message, reason="malformed", param="certificate")
+    if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
+        message = (
+            f"The certificate is valid from {certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}."
+        )
+        raise InvalidOption(message, reason="out_of_range", param="certificate")
+    store = SimpleCertificateStore()
+    store.register_multiple(map(translate_pyca_cryptography_cert_to_asn1, others))
+    return signers.SimpleSigner(
+        signing_cert=translate_pyca_cryptography_cert_to_asn1(certificate),
+        signing_key=translate_pyca_cryptography_key_to_asn1(key),
+        cert_registry=store,
+    )
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop whose tasks wait for nothing outside. The sandbox has no sockets, by which others are woken."""
+
+    def __init__(self) -> None:
+        super().__init__(SelectSelector())
+
+    def _make_self_pipe(self) -> None:
+        self._csock = None
+
+    def _close_self_pipe(self) -> None: ...
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(coroutine)
+
+
+class _Writer(IncrementalPdfFileWriter):
+    """Leaves the version and the metadata of a file as they are, so that its claim to be PDF/A stays true."""
+
+    def ensure_output_version(self, version: tuple[int, int]) -> None: ...
+
+    def _update_meta(self) -> None: ...
+
+
+def sign(data: bytes, password: str, signer: signers.SimpleSigner, details: Details) -> bytes:
+    """The file with a signature appended to it, so that earlier ones stay valid.
+
+    Raises InvalidOption if an earlier signature forbids it.
+    """
+    writer: Any = _Writer(BytesIO(data), strict=False)
+    if writer.prev.encrypted:
+        writer.encrypt(password)
+    used = {name for name, _, _ in fields.enumerate_sig_fields(writer.prev)}
+    name = next(name for number in range(1, len(used) + 2) if (name := f"Signature{number}") not in used)
+    metadata = signers.PdfSignatureMetadata(
+        field_name=name,
+        reason=details.reason,
+        location=details.location,
+    )
+    style = None
+    if details.box is not None:
+        content = _Appearance(_appearance(signer.subject_name or "", details), details.box)
+        style = StaticStampStyle(background=content, background_layout=_NO_MARGINS, border_width=0)
+    field = fields.SigFieldSpec(name, on_page=details.page, box=details.box)
+    file = BytesIO()
+    try:
+        pdf_signer = signers.PdfSigner(metadata, signer, stamp_style=style, new_field_spec=field)
+        _run(pdf_signer.async_sign_pdf(writer, output=file))
+    except SigningError:
+        message = "A signature of the PDF forbids further ones, or the key of the certificate cannot sign PDFs."
+        raise InvalidOption(message, reason="unsupported", param="file") from None
+    return file.getvalue()
+
+
+def _appearance(signer: str, details: Details) -> bytes:
+    """A page in the size of the box that names the signer, the date, the reason and the location."""
+    assert details.box is not None
+    left, bottom, right, top = details.box
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    lines = [f"<b>{escape(signer)}</b>", date, *(escape(one) for one in (details.reason, details.location) if one)]
+    with pymupdf.open() as document:
+        page = document.new_page(width=right - left, height=top - bottom)
+        page.insert_htmlbox(page.rect, f'<div style="{_FONT}">{"<br>".join(lines)}</div>', rotate=details.rotation)
+        document.subset_fonts()
+        data: bytes = document.tobytes(garbage=3, clean=True)
+    return data
+
+
+class _Appearance(PdfContent):
+    """The page of a PDF as content of a box."""
+
+    def __init__(self, data: bytes, box: tuple[int, int, int, int]) -> None:
+        super().__init__(box=BoxConstraints(width=box[2] - box[0], height=box[3] - box[1]))
+        self._data = data
+
+    def render(self) -> bytes:
+        form = self._ensure_writer.import_page_as_xobject(PdfFileReader(BytesIO(self._data)))
+        self.resources.xobject["/Signature"] = form
+        return b"/Signature Do"
+
+
+def verify(data: bytes, password: str) -> list[dict[str, Any]]:
+    """The signatures of a file, in their order, as values of JSON."""
+    reader = PdfFileReader(BytesIO(data), strict=False)
+    if reader.encrypted:
+        reader.decrypt(password)
+    return _run(_verify_all(reader))
+
+
+async def _verify_all(reader: PdfFileReader) -> list[dict[str, Any]]:
+    return [await _verified(signature) for signature in reader.embedded_signatures]
+
+
+async def _verified(signature: EmbeddedPdfSignature) -> dict[str, Any]:
+    """What a signature claims, and what is right of it."""
+    described = signature.sig_object
+    is_timestamp = described.get("/Type") == "/DocTimeStamp"
+    certificate = signature.signer_cert
+    found: dict[str, Any] = {
+        "field": signature.field_name,
+        "type": "timestamp" if is_timestamp else "signature",
+        "signer": _name(certificate.subject),
+        "issuer": _name(certificate.issuer),
+        "serial_number": str(certificate.serial_number),
+        "certificate_valid_from": _time(certificate.not_valid_before),
+        "certificate_valid_until": _time(certificate.not_valid_after),
+        "signed_at": _time(signature.self_reported_timestamp),
+        "reason": _text(described.get("/Reason")),
+        "location": _text(described.get("/Location")),
+        "digest_algorithm": signature.md_algorithm,
+    }
+    context = ValidationContext(trust_roots=[], allow_fetching=False)
+    validate = async_validate_pdf_timestamp if is_timestamp else async_validate_pdf_signature
+    status: Any = await validate(signature, context)
+    stamp = status if is_timestamp else status.timestamp_validity
+    changes = status.modification_level
+    return {
+        **found,
+        "valid": status.intact and status.valid and status.coverage >= SignatureCoverageLevel.ENTIRE_REVISION,
+        "covers_whole_file": status.coverage == SignatureCoverageLevel.ENTIRE_FILE,
+        "changes_after": None if changes is None else _CHANGES[changes.value],
+        "changes_permitted": status.docmdp_ok,
+        "timestamp": stamp
+        and {
+            "time": _time(stamp.timestamp),
+            "authority": _name(stamp.signing_cert.subject),
+            "valid": stamp.intact and stamp.valid,
+        },
+        "trust_checked": False,
+    }
+
+
+def _timestamp(status: Any) -> dict[str, Any]:
+    return {
+        "time": _time(status.timestamp),
+        "authority": _name(status.signing_cert.subject),
+        "valid": status.intact and status.valid,
+    }
+
+
+def _name(name: Any) -> str:
+    """The common name of a subject or issuer, or all of its name."""
+    native = name.native
+    return str(native.get("common_name") or name.human_friendly)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(getattr(value, "decrypted", value))
+
+
+def _time(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()

@@ -1,0 +1,118 @@
+"""Signs a PDF with the key of a PKCS#12 file."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from math import ceil
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from engine import (
+    AnyTool,
+    EncodedFile,
+    InputFile,
+    InvalidOption,
+    NamedFile,
+    Requirement,
+    TooLarge,
+    hookimpl,
+    lazy_imports,
+    tool,
+)
+from engine.option_types import Password, Sanitize
+from plugins.formats.pdf import PDF
+
+with lazy_imports():
+    from plugins._pdf import active_content, documents, form_fields, signatures
+    from plugins._pdf.pages import marks
+
+PYHANKO = Requirement(
+    "pyHanko",
+    "signing PDFs, and verifying signatures",
+    "pip install '.[sign]'",
+    present=find_spec("pyhanko") is not None,
+    tool="pdf-sign",
+)
+MODULES = ("plugins._pdf.documents", "plugins._pdf.signatures") if PYHANKO.present else ()
+TEMPLATE = "documents/signatures"
+
+_MAX_CERTIFICATE = 1 << 20  # bytes
+
+
+def _box(text: str) -> tuple[float, float, float, float]:
+    x, y, width, height = (float(part) for part in text.split(","))
+    return x, y, width, height
+
+
+def _check_box(text: str) -> str:
+    if min(_box(text)[2:]) <= 0:
+        raise ValueError("must have a width and a height above 0.")
+    return text
+
+
+_NUMBER = r"\s*\d{1,5}(\.\d{1,4})?\s*"
+Certificate = Annotated[NamedFile, InputFile(None, "A PKCS#12 file (.p12, .pfx) with the key and its certificate.")]
+CertificatePassword = Annotated[
+    str,
+    Field(
+        max_length=128,
+        examples=["secret"],
+        description="Opens the certificate.",
+        json_schema_extra={"format": "password"},
+    ),
+]
+Reason = Annotated[str, Field(max_length=200, examples=["I approve"], description="Why the PDF is signed.")]
+Location = Annotated[str, Field(max_length=200, examples=["Berlin"], description="Where the PDF is signed.")]
+PageNumber = Annotated[int, Field(ge=1, description="The page that shows the signature, from 1.")]
+Box = Annotated[
+    str,
+    Field(
+        pattern=rf"^{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}$",
+        examples=["72,72,200,50"],
+        description="x,y,width,height of the signature in points from the upper left corner of the page as shown; "
+        "without it, the signature is invisible.",
+    ),
+    AfterValidator(_check_box),
+]
+
+
+@tool("pdf-sign", PDF, title="Sign a PDF", sources=(PDF,), isolated=True, encodes=True)
+def sign(
+    data: bytes,
+    *,
+    certificate: Certificate,
+    certificate_password: CertificatePassword | None = None,
+    reason: Reason | None = None,
+    location: Location | None = None,
+    page: PageNumber = 1,
+    box: Box | None = None,
+    password: Password | None = None,
+    sanitize: Sanitize = False,
+) -> EncodedFile:
+    """Signs a PDF with the key of a certificate. Earlier signatures stay valid."""
+    if len(certificate.data) > _MAX_CERTIFICATE:
+        raise TooLarge("The certificate is larger than 1 MiB.", param="certificate")
+    document, opening = documents.open_with_password(data, password)
+    count = len(document.pages)
+    if page > count:
+        message = f"The PDF has {count} pages."
+        raise InvalidOption(message, reason="out_of_range", param="page", details={"page_count": count})
+    shown = document.pages[page - 1]
+    area = None
+    if box is not None:
+        left, bottom, right, top = marks.in_content(shown, _box(box))
+        area = round(left), round(bottom), ceil(right), ceil(top)
+    details = signatures.Details(reason, location, page - 1, area, marks.rotation_of(shown))
+    signer = signatures.load_signer(certificate.data, certificate_password)
+    if sanitize or documents.needs_repair(data):
+        form_fields.remove_signatures(document)
+        data = documents.save_document(document, sanitize=sanitize)
+    else:
+        active_content.check_active_content(document, sanitize=False)
+    return EncodedFile(signatures.sign(data, opening, signer, details), pages=count)
+
+
+@hookimpl
+def tools() -> list[AnyTool]:
+    return [sign] if PYHANKO.present else []
