@@ -200,5 +200,7 @@ def test_a_key_is_forgotten_when_its_job_ends(site: Site) -> None:
     job = sent.json()["data"]
     assert (job["status"], job["operation"]) == ("completed", "pdf_sign")
     assert [blob for blob in site.blobs() if blob.startswith(job["job_id"])] == []
-    rows = site.server.database.run_blocking(lambda transaction: transaction.all(Job.select()))
+    rows = site.server.database.run_blocking(
+        lambda transaction: transaction.all(Job.select().where(Job.job_id == job["job_id"]))
+    )
     assert [row.request for row in rows] == [None]
