@@ -74,7 +74,8 @@ def inputs(registry: Registry, size: tuple[int, int] = _MEGAPIXELS_2) -> dict[st
     image = encoded(size, "PNG")
     vector = drawing()
     made = {"png": image, "svg": vector, "psd": _psd(size), "dng": _dng(size)}
-    for name in {plan.source.name for plan in registry.catalogue()} - made.keys():
+    sources = {plan.source for plan in registry.catalogue()}
+    for name in {source.name for source in sources if not source.text_extensions} - made.keys():
         for source, content in (("svg", vector), ("png", image)):
             origin = registry.formats[source]
             is_vector = name in ("pdf", "eps")

@@ -83,6 +83,7 @@ def test_the_image_serves_and_checks_its_health() -> None:
 def test_the_settings_are_valid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     variables = _SERVICES[name]["environment"]
     settings = {name: value for name, value in variables.items() if name.startswith(ENV_PREFIX)}
+    monkeypatch.delenv("CONVERTD_TEMPLATES_AHEAD")  # of all tests
     for variable, value in settings.items():
         monkeypatch.setenv(variable, _substituted(str(value)))
 

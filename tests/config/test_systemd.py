@@ -128,6 +128,7 @@ def test_data_directory_is_the_state_directory(unit: Path) -> None:
 @pytest.mark.parametrize("unit", _RUN_JOBS, ids=lambda unit: unit.name)
 def test_environment_has_valid_settings(monkeypatch: pytest.MonkeyPatch, unit: Path) -> None:
     environment = _environment(unit)
+    monkeypatch.delenv("CONVERTD_TEMPLATES_AHEAD")  # of all tests
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 

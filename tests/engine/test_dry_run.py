@@ -55,7 +55,7 @@ def _or_error(
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each format has every other case of the options, with --long all."""
     if {"source", "options"} <= {*metafunc.fixturenames}:
-        step = 1 if metafunc.config.getoption("long") else 2
+        step = 1 if metafunc.config.getoption("long") else 4
         cases = [(source, one) for turn, source in enumerate(_READ) for one in _OPTIONS[turn % step :: step]]
         metafunc.parametrize(("source", "options"), cases, ids=str)
 

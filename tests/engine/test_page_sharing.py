@@ -78,6 +78,7 @@ class ObservedPool(WorkerPool):
 
 
 @pytest.mark.asyncio
+@pytest.mark.long
 async def test_the_result_does_not_depend_on_assistants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An assistant that is killed, or ends because another account needs the core, leaves nothing."""
     monkeypatch.setattr(local, "ALONE", 0)

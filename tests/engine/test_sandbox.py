@@ -172,6 +172,7 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
 
 
 @pytest.mark.parametrize("user", _USERS)
+@pytest.mark.long
 async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims: dict[str, str], user: int) -> None:
     """Older versions of Landlock, and kernels without, do not stop all attacks.
 

@@ -59,6 +59,7 @@ _BROKEN = {
 }
 
 
+@pytest.mark.long
 def test_40_sabotages_at_once_have_no_effect_on_others(tmp_path: Path) -> None:
     refused = {what: source for what, (source, _) in sabotages.REFUSED.items() if what not in sabotages.BUSY}
     sources = {**refused, **sabotages.HARMLESS}

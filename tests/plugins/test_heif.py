@@ -276,6 +276,7 @@ def test_ten_bits_stay_ten(source: str, target: str) -> None:
     ("size", "efforts", "equal"),
     [((3000, 2700), (1, 5), True), ((1000, 800), (1, 5), False), ((2100, 2000), (5, 9), True)],
 )
+@pytest.mark.long
 def test_large_images_take_less_effort_in_heic(size: tuple[int, int], efforts: tuple[int, int], equal: bool) -> None:
     ramp = Image.linear_gradient("L").resize(size)
     image = Image.merge("RGB", (ramp, ramp.transpose(Image.Transpose.FLIP_LEFT_RIGHT), ramp))

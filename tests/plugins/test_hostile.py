@@ -20,7 +20,7 @@ from tests.support.samples.generated import sample, saved
 from tests.support.samples.hostile import ELEMENTS, TIMEOUT, Canary, Hostile, Outcome, hostile_files
 from tests.support.samples.hostile_documents import SLOW_PAGES
 from tests.support.samples.hostile_pdfs import hostile_pdfs
-from tests.support.samples.pairs import pairs_with_samples
+from tests.support.samples.pairs import every, pairs_with_samples
 from tests.support.samples.pdf_documents import READING, REGISTRY
 from tests.support.samples.tool_requests import tool_requests
 from tests.support.servers.receiver import Receiver
@@ -79,7 +79,7 @@ async def _outcome(
     return outcome, result.read_bytes() if outcome[0] == "done" else b""
 
 
-@pytest.mark.parametrize("name", [name for name, hostile in _FILES.items() if not hostile.long])
+@pytest.mark.parametrize("name", every(3, [name for name, hostile in _FILES.items() if not hostile.long]))
 async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path, name: str) -> None:
     hostile = _FILES[name]
 
@@ -100,6 +100,7 @@ async def test_a_page_that_takes_too_long_is_refused_before_the_deadline(
     assert outcome == ELEMENTS
 
 
+@pytest.mark.long
 async def test_files_that_run_to_their_deadline(executor: LocalExecutor, canary: Canary, tmp_path: Path) -> None:
     """Four at a time: a job that hangs does not delay the others."""
 
@@ -171,6 +172,7 @@ async def test_real_file(executor: LocalExecutor, tmp_path: Path, unsound: tuple
     assert outcome[1] not in _FAULTS
 
 
+@pytest.mark.long
 async def test_real_files_in_parallel(executor: LocalExecutor, tmp_path: Path) -> None:
     """The outcome of a file does not depend on concurrent jobs."""
     entries = [entry for entry in load_corpus() if entry.category in UNSOUND][::3]

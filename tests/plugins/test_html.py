@@ -362,6 +362,7 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
 
 
 @pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.long
 async def test_a_page_may_take_a_sixth_of_the_time_of_its_job(
     executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from engine.registry import load_registry
 from engine.testing import Sandbox, Subject
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import quadrants, sample, saved
+from tests.support.samples.pairs import every
 from tests.support.samples.rasters import photo
 
 _SIZE = (180, 130)
@@ -380,7 +381,7 @@ def test_declarations_detection_and_round_trips(name: str) -> None:
     assert {title: check(subject) for title, check in testing.CHECKS.items()} == {title: [] for title in testing.CHECKS}
 
 
-@pytest.mark.parametrize("name", [plugin.name for plugin in _READING])
+@pytest.mark.parametrize("name", every(3, [plugin.name for plugin in _READING]))
 def test_damaged_files(sandbox: Sandbox, name: str) -> None:
     assert testing.check_hostile_files(_subject(name), sandbox, count=1) == []
 

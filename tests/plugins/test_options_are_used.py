@@ -52,7 +52,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")
-_SHARE = 97  # of the pairs and options that are tested without `--long`
+_SHARE = 211  # of the pairs and options that are tested without `--long`
 
 
 def _image() -> Image.Image:

@@ -324,7 +324,7 @@ _IN_MEMORY = (
     *("scale", "dpr", "max_pixels", "trim", "radius", "pad", "brightness", "contrast", "saturation", "gamma"),
     *("blur", "sharpen", "pixelate", *MARK_CHECKS, *PROFILE_CHECKS),
 )
-_SHARE, _SHARE_IN_MEMORY = 9, 27
+_SHARE, _SHARE_IN_MEMORY = 18, 54
 
 
 def _plain_pairs() -> Iterator[Plan]:

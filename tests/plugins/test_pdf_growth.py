@@ -61,6 +61,7 @@ _delete = partial(delete, pages="2")
         *(pytest.param(fill, _delete, marks=pytest.mark.long) for fill in (_named_links, _fields)),
     ],
 )
+@pytest.mark.long
 def test_time_grows_in_proportion(fill: Callable[[Pdf, int], None], run: Callable[[bytes], PipelineResult]) -> None:
     files = []
     for size in _SIZES:

@@ -12,6 +12,7 @@ from engine.conversions import EncodedFile
 from engine.media import RASTER
 from engine.registry import load_registry
 from engine.verification import verify
+from tests.support.samples.pairs import every
 from tests.support.samples.rasters import raster_of
 
 _REGISTRY = load_registry()
@@ -56,7 +57,7 @@ def _sizes(rng: np.random.Generator, squares: int, lines: int) -> list[Size]:
     return [(1, 1), (1, 106), *small, *thin, *((length, width) for width, length in thin)]
 
 
-@pytest.mark.parametrize("target", _TARGETS)
+@pytest.mark.parametrize("target", every(2, _TARGETS))
 def test_small_images_of_all_modes_are_written(target: str, request: pytest.FixtureRequest) -> None:
     everything = request.config.getoption("long")
     many = everything and target not in _SLOW

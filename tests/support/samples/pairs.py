@@ -1,10 +1,11 @@
 """Samples of the pairs of formats, which repeat each other, and shares of what takes long: all run with `--long`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TypeVar
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from engine.planner import Plan
 from engine.registry import load_registry
@@ -53,6 +54,12 @@ def sample_of(plans: Sequence[Plan]) -> list[Plan]:
             chosen.append(plan)
             seen |= parts
     return chosen
+
+
+def every(step: int, names: Iterable[str]) -> list[str | ParameterSet]:
+    """Parameters of a test: of so many names one, and the others with `--long`."""
+    marks = pytest.mark.long
+    return [name if number % step == 0 else pytest.param(name, marks=marks) for number, name in enumerate(names)]
 
 
 def number_of_share(config: pytest.Config, shares: int) -> tuple[int, int]:

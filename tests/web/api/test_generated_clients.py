@@ -240,6 +240,7 @@ _GENERATORS = (
 
 
 @pytest.mark.parametrize("generate", _GENERATORS)
+@pytest.mark.long
 def test_a_generated_client(server: Running, tmp_path: Path, generate: Generate) -> None:
     (tmp_path / "photo.jpg").write_bytes(sample("jpeg"))
     (tmp_path / "page.pdf").write_bytes(sample("pdf"))

@@ -109,6 +109,7 @@ def test_the_metadata_is_that_of_the_server() -> None:
     assert set(client["dependencies"]) <= set(server["dependencies"])
 
 
+@pytest.mark.long
 def test_the_wheels_own_different_files_and_the_client_runs_alone(tmp_path: Path) -> None:
     """Else the removal of one would break the other. The builds are of a copy, in which they leave files."""
     for name in ("pyproject.toml", "LICENSE", "README.md"):

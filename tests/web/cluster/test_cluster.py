@@ -191,6 +191,7 @@ def runner(tmp_path: Path) -> HostileRunner:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_server_and_a_hostile_worker(tmp_path: Path, runner: HostileRunner) -> None:
     """The server runs no code of the worker, and charges only for results. The next job is right."""
     with SchedulerProcess() as scheduler:

@@ -27,6 +27,7 @@ from web.workers.connection import failure_cause
 OTHER = Installation("0.9.0", "catalogue")
 
 
+@pytest.mark.long
 async def test_jobs_of_killed_workers_run_again(cluster: Cluster) -> None:
     processes = [await cluster.process(), await cluster.process()]
     executor = await cluster.executor(2)
@@ -96,6 +97,7 @@ async def test_jobs_fail_while_all_workers_stand_still(cluster: Cluster, monkeyp
     assert await run_scripted(executor) == b"picture"
 
 
+@pytest.mark.long
 async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     process = await cluster.process()
     executor = await cluster.executor(1)
@@ -206,6 +208,7 @@ async def test_a_job_that_is_moved_to_a_worker_of_another_installation(cluster: 
     assert sum(executor.state().retries for executor in executors) == 0
 
 
+@pytest.mark.long
 async def test_a_lost_scheduler(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with SchedulerProcess() as scheduler:
         async with cluster_at(scheduler.address, tmp_path) as cluster:

@@ -99,6 +99,7 @@ def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> None:
     """Over TLS, and with files on S3 that the worker has no credentials of."""
     (tmp_path / "server").mkdir()

@@ -361,6 +361,7 @@ def test_unwritable_charges(servers: Servers, small_disk: Path, data_dir: Path, 
         assert _sound(server)
 
 
+@pytest.mark.long
 def test_a_database_that_another_keeps_locked(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         key = server.account(5)

@@ -166,6 +166,7 @@ async def test_credits_are_released_when_the_database_is_back(
 
 
 @pytest.mark.both_databases
+@pytest.mark.long
 async def test_an_error_does_not_wait_long_for_the_release(
     opened: Charges,
     background: Releases,

@@ -303,6 +303,7 @@ def _losing_requests(ports: list[int], received: list[bytes]) -> Iterator[None]:
             listener.close()
 
 
+@pytest.mark.long
 def test_a_hung_server_gets_no_requests(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
     with servers.running(data_dir) as server, _FileServer(tmp_path) as other:
         port = urlsplit(server.url).port or 0

@@ -92,6 +92,7 @@ def test_a_burst_is_allowed_up_to_the_limit(servers: Servers, redis: RedisServer
     ],
     ids=["killed", "stalled"],
 )
+@pytest.mark.long
 def test_an_outage_under_load(
     servers: Servers,
     redis: RedisServer,

@@ -171,6 +171,7 @@ def change(site: Site, job: Any, **values: Any) -> int:
 
 
 @pytest.mark.parametrize("alone", [3600.0, 0.0])
+@pytest.mark.long
 def test_the_second_job_to_die_with_its_server_fails(site: Site, alone: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first time, it waits until no other job runs. For some seconds, none is started beside it."""
     monkeypatch.setattr("web.services.jobs.job_runner.ALONE", alone)

@@ -76,7 +76,7 @@ def test_a_job_fails_as_the_request_would(running: Running, place: Receiver) -> 
     place.respond = reply(200, b"\0words")
     assert ended(running, key, submit(running, key, url=place.url))["error"]["code"] == "invalid_file_type"
     place.respond = reply(200, image())
-    pair = ended(running, key, submit(running, key, url=place.url, output_format="txt"))
+    pair = ended(running, key, submit(running, key, url=place.url, output_format="epub"))
     assert pair["error"]["code"] == "unsupported_conversion"
     assert credits(running, key) == 50
 

@@ -107,6 +107,7 @@ def photographed() -> bytes:
     return saved_image(image, "PNG")
 
 
+@pytest.mark.long
 def test_the_quality_shows_its_effect(page: Page, site: Running, keep: Save) -> None:
     """On a part of the first image, free of charge."""
     page.goto("/")
@@ -275,6 +276,7 @@ def test_comparison_by_touch(browser: Browser, site: Running) -> None:
 @pytest.mark.parametrize(
     ("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.long), (1280, "dark"), (360, "light")]
 )
+@pytest.mark.long
 def test_accessibility_of_a_result(
     browser: Browser, site: Running, keep: Save, width: int, scheme: Literal["light", "dark"]
 ) -> None:
@@ -343,6 +345,7 @@ def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
     expect(page.locator('[data-name="quality"]')).to_be_visible()
 
 
+@pytest.mark.long
 def test_previews_of_what_the_browser_cannot_show(page: Page) -> None:
     page.goto("/")
     for name in ("heic", "cr2", "pdf", "psd", "tiff"):

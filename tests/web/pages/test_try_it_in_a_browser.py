@@ -324,6 +324,7 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     assert eventually(lambda: executor.running == 0)
 
 
+@pytest.mark.long
 def test_changes_during_an_upload(page: Page, site: Running) -> None:
     """The upload shows its progress. A conversion keeps the options with which it started."""
     page.goto("/")
@@ -345,6 +346,7 @@ def test_changes_during_an_upload(page: Page, site: Running) -> None:
     expect(page.locator("#convert")).to_have_text("Convert 2 new or changed files")
 
 
+@pytest.mark.long
 def test_rate_limits_are_waited_for(page: Page, site: Running) -> None:
     page.goto("/")
     use_key(page, site.account(credits=1))

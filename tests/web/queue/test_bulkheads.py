@@ -83,6 +83,7 @@ def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, 
         assert not refused
 
 
+@pytest.mark.long
 def test_endless_jobs_share_one_slot(servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenant_records, "SHORT_JOB", _DEADLINE / 2)
     executor = ShortDeadlines(servers.executor)

@@ -92,6 +92,7 @@ def test_a_slow_check_fails_after_a_while(servers: Servers, data_dir: Path, monk
         assert eventually(lambda: not ready(server))
 
 
+@pytest.mark.long
 def test_a_database_locked_by_another_process(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, Idle()) as server:
         other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)

@@ -79,6 +79,7 @@ def test_a_server_stops_without_database(servers: Servers, data_dir: Path, new_p
 
 
 @pytest.mark.parametrize("end", ["kill", "stall"])
+@pytest.mark.long
 def test_a_blob_store_that_is_lost(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     with S3Server() as store:
         for name, value in store.environment.items():

@@ -124,11 +124,13 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
     assert f"({killed}) has ended with exit code -9" in server.log()
 
 
+@pytest.mark.long
 def test_a_process_whose_loop_stands_still_is_replaced_and_its_job_fails_next_time(server: ServerOfProcesses) -> None:
     _check_poison(server, sqlite_url(server.folder))
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.long
 def test_poison_ends_with_postgresql(redis_server: RedisServer, tmp_path: Path, url: str) -> None:
     with PoisonedProcesses(tmp_path, redis_server, _PROCESSES, CONVERTD_DATABASE_URL=url) as server:
         _check_poison(server, url)

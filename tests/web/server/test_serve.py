@@ -71,6 +71,7 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     assert "secret" not in log
 
 
+@pytest.mark.long
 def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     keys = create_accounts(sqlite_url(tmp_path), 6)  # each needs a process of its own
     body = form(part(image_of("PNG"), 'name="file"; filename="a.png"'), TARGET)
@@ -106,6 +107,7 @@ def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_p
         assert {response.status_code for response in responses} <= {200, 503}
 
 
+@pytest.mark.long
 def test_a_killed_server_leaves_no_upload_and_the_next_removes_its_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     with TemporaryDirectory() as data_folder, TemporaryDirectory() as temporary:
         data_dir = Path(data_folder)
