@@ -230,5 +230,7 @@ PdfStandard: TypeAlias = Annotated[
         description="Standard of a PDF: PDF/A-2b, or 3b with attached files. A result that cannot conform is refused."
     ),
 ]
+ResultStandard: TypeAlias = Annotated[PdfStandard, Inherited()]
+"""The standard that the result will have, for steps before."""
 InputPassword: TypeAlias = Annotated[Password, Inherited()]
 """The password that opened the input, for steps whose payload keeps the encryption of the input."""

@@ -13,7 +13,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, Stream, String, pdfa
 
 from engine import FidelityWarning, InvalidOption
 from plugins._color import profiles
-from plugins._pdf import form_fields, standard_fonts
+from plugins._pdf import font_repairs, form_fields
 from plugins._pdf.active_content import check_active_content
 from plugins._pdf.attachments import read_attachments
 from plugins._pdf.name_trees import as_list
@@ -54,7 +54,8 @@ def archived(document: Pdf, standard: str, param: str) -> bytes:
     if flavour == "2b":
         _remove_attachments(document)
     _simplify(document)
-    standard_fonts.embed(document)
+    font_repairs.embed_standard(document)
+    font_repairs.key_by_cid(document)
     _warn_prepared(pdfa.prepare(document, flavour))
     data = _written(document, flavour)
     findings = _findings(data, flavour)
@@ -115,8 +116,8 @@ def _remove_attachments(document: Pdf) -> None:
         for key in {"/EmbeddedFiles", "/AF"}.intersection(() if isinstance(holder, Array) else holder.keys()):
             del holder[key]
     for page in document.pages:
-        kept = [one for one in as_list(page.obj.get("/Annots")) if one.get("/Subtype") != Name.FileAttachment]
-        page.obj.Annots = Array(kept)
+        annotations = [one for one in as_list(page.obj.get("/Annots")) if isinstance(one, Dictionary)]
+        page.obj.Annots = Array([one for one in annotations if one.get("/Subtype") != Name.FileAttachment])
 
 
 def _simplify(document: Pdf) -> None:

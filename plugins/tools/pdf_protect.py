@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import EncodedFile, Inherited, InvalidOption, lazy_imports, split_list, tool, transform
-from engine.option_types import InputPassword, Password, PdfStandard, Sanitize
+from engine import EncodedFile, InvalidOption, lazy_imports, split_list, tool, transform
+from engine.option_types import InputPassword, Password, ResultStandard, Sanitize
 from plugins._pdf.passwords import prepared
 from plugins.formats.pdf import PDF
 
@@ -104,7 +104,7 @@ def encrypt(
     owner_password: OwnerPassword | None = None,
     allow: Allow | None = None,
     password: InputPassword | None = None,
-    pdf_standard: Annotated[PdfStandard, Inherited()] = "none",
+    pdf_standard: ResultStandard = "none",
 ) -> EncodedFile:
     """Encrypts the result of a conversion, which can have the encryption of its input."""
     if pdf_standard != "none":

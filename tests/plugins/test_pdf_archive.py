@@ -186,7 +186,7 @@ def test_patterns_are_validated_too(data: bytes, problem: str) -> None:
     assert (caught.value.reason, caught.value.param) == ("unsupported", "standard")
 
 
-@pytest.mark.parametrize("source", ["png", "jpeg", "svg", "html"])
+@pytest.mark.parametrize("source", ["png", "jpeg", "svg", "html", "csv"])
 def test_results_of_conversions_conform(source: str) -> None:
     result = convert(sample(source), "pdf", pdf_standard="pdfa-2b")
 
@@ -198,3 +198,14 @@ def test_a_pdf_for_archives_has_no_password() -> None:
     with pytest.raises(InvalidOption) as caught:
         convert(_PLAIN, "pdf", pdf_standard="pdfa-2b", user_password="secret")
     assert (caught.value.reason, caught.value.param) == ("exclusive", "pdf_standard")
+
+
+def test_what_the_standard_removes_is_told_once() -> None:
+    claiming = run_tool("pdf-archive", document("A", 1)).data
+    with opened(claiming) as made:
+        _scripted(made)
+        result = convert(saved(made), "pdf", metadata="none", pdf_standard="pdfa-2b")
+
+    assert codes(result) == {"active_content"}
+    (warned,) = result.outcome.warnings
+    assert ("sanitize" in warned.message, _claim(result.data)) == (False, 2)

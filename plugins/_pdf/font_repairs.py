@@ -1,12 +1,15 @@
-"""Embeds the standard fonts of PDF, which files need not hold, as MuPDF has them: with the same widths."""
+"""Repairs fonts for PDF/A.
+
+The standard fonts of PDF, which files need not hold, are embedded as MuPDF has them: with the same widths.
+"""
 
 from io import BytesIO
 from typing import Any
 
-from fontTools import agl, cffLib
+from fontTools import agl, cffLib, ttLib
 from fontTools.encodings import MacRoman, StandardEncoding
 from fontTools.pens.basePen import NullPen
-from pikepdf import Array, Dictionary, Name, Object, Pdf
+from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
 
 from engine import FidelityWarning
 from engine.mupdf import pymupdf
@@ -20,7 +23,7 @@ _SYMBOLIC, _NOT_SYMBOLIC = 4, 32  # flags of a descriptor
 _WINDOWS = [agl.UV2AGL.get(ord(bytes([code]).decode("cp1252", "replace")), "bullet") for code in range(256)]
 
 
-def embed(document: Pdf) -> None:
+def embed_standard(document: Pdf) -> None:
     """Embeds the standard fonts, and those with their widths, such as Arial. Issues a warning that names them."""
     names: dict[str, None] = {}
     for _, _, font in list(walk(document)):
@@ -75,6 +78,46 @@ def _glyphs(encoding: Any, builtin: list[str]) -> list[str]:
             glyphs[code] = str(item)[1:]
             code += 1
     return glyphs
+
+
+def key_by_cid(document: Pdf) -> None:
+    """Writes fonts whose CIDs are indexes of glyphs as the validator knows them: with CIDs as names of glyphs."""
+    for _, _, font in list(walk(document)):
+        if not isinstance(font, Dictionary) or font.get("/Subtype") != Name.CIDFontType0:
+            continue
+        descriptor = font.get("/FontDescriptor")
+        program = descriptor.get("/FontFile3") if isinstance(descriptor, Dictionary) else None
+        if not isinstance(program, Stream) or program.get("/Subtype") != Name.CIDFontType0C:
+            continue
+        fonts = cffLib.CFFFontSet()
+        fonts.decompile(BytesIO(program.read_bytes()), None)
+        if not hasattr(fonts[0], "ROS"):
+            _key(fonts[0])
+            file = BytesIO()
+            fonts.compile(file, ttLib.TTFont(recalcBBoxes=False))
+            program.write(file.getvalue())
+
+
+def _key(top: Any) -> None:
+    outlines = top.CharStrings
+    names = {name: f"cid{index:05}" if index else ".notdef" for index, name in enumerate(top.charset)}
+    drawn = {names[name]: outlines[name] for name in top.charset}
+    for outline in drawn.values():
+        outline.decompile()
+    outlines.charStrings = drawn
+    outlines.charStringsAreIndexed = 0
+    top.charset = [*names.values()]
+    top.ROS = ("Adobe", "Identity", 0)
+    part = cffLib.FontDict()
+    part.Private = top.Private
+    top.FDArray = cffLib.FDArrayIndex()
+    top.FDArray.append(part)
+    top.FDSelect = cffLib.FDSelect()
+    top.FDSelect.gidArray = [0] * len(names)
+    outlines.fdArray, outlines.fdSelect = top.FDArray, top.FDSelect
+    for key in ("Private", "Encoding"):
+        top.rawDict.pop(key, None)
+        top.__dict__.pop(key, None)
 
 
 def _width(outlines: Any, glyph: str) -> int:
