@@ -35,6 +35,7 @@ _VERBOSE_LIBRARIES = (
     "mcp",
     "stripe",
     "pikepdf",
+    "fontTools",
     "tornado.application",
     "distributed",
     "distributed.client",

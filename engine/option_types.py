@@ -224,5 +224,13 @@ Password: TypeAlias = Annotated[
         json_schema_extra={"format": "password"},
     ),
 ]
+PdfStandard: TypeAlias = Annotated[
+    Literal["none", "pdfa-2b", "pdfa-3b"],
+    Field(
+        description="Standard of a PDF: PDF/A-2b, or 3b with attached files. A result that cannot conform is refused."
+    ),
+]
+ResultStandard: TypeAlias = Annotated[PdfStandard, Inherited()]
+"""The standard that the result will have, for steps before."""
 InputPassword: TypeAlias = Annotated[Password, Inherited()]
 """The password that opened the input, for steps whose payload keeps the encryption of the input."""

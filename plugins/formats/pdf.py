@@ -38,6 +38,7 @@ from engine.option_types import (
     Pages,
     Password,
     Quality,
+    ResultStandard,
     Rotate,
     Sanitize,
 )
@@ -115,12 +116,16 @@ def write(
     dpi: Dpi | None = None,
     password: InputPassword | None = None,
     sanitize: Sanitize = False,
+    pdf_standard: ResultStandard = "none",
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
-    if metadata == "none" and archive_claims.claim(document.get_xml_metadata().encode()):
+    has_standard = pdf_standard != "none"
+    if metadata == "none" and not has_standard and archive_claims.claim(document.get_xml_metadata().encode()):
         archive_claims.warn_removed()
     filter_document(document, metadata)
-    data = active_content.check_file(to_bytes(document), password or "", sanitize=sanitize)
+    data = to_bytes(document)
+    if not has_standard:  # which removes active content, with a warning
+        data = active_content.check_file(data, password or "", sanitize=sanitize)
     if quality is None and dpi is None:
         return data
     compressed = compression.compress(data, password or "", quality or COMPRESSED_QUALITY, dpi or DPI)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import EncodedFile, lazy_imports, split_list, tool, transform
-from engine.option_types import InputPassword, Password, Sanitize
+from engine import EncodedFile, InvalidOption, lazy_imports, split_list, tool, transform
+from engine.option_types import InputPassword, Password, ResultStandard, Sanitize
 from plugins._pdf.passwords import prepared
 from plugins.formats.pdf import PDF
 
@@ -104,8 +104,12 @@ def encrypt(
     owner_password: OwnerPassword | None = None,
     allow: Allow | None = None,
     password: InputPassword | None = None,
+    pdf_standard: ResultStandard = "none",
 ) -> EncodedFile:
     """Encrypts the result of a conversion, which can have the encryption of its input."""
+    if pdf_standard != "none":
+        message = "A PDF of a standard is not encrypted: send either pdf_standard or passwords."
+        raise InvalidOption(message, reason="exclusive", param="pdf_standard")
     encryption = _encryption(user_password, owner_password, allow)
     with objects.open_pdf(data, password or "") as document:
         return EncodedFile(objects.saved(document, encryption=encryption), secrets={"password": encryption.user})

@@ -48,7 +48,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
     "markup": ("all", {}), "comments": (True, {}), "notes": (False, {}),
     "bookmarks": (False, {}), "fit_to_width": (True, {}), "single_page_sheets": (True, {}),
-    "ocr": (True, {}), "language": ("eng", {"ocr": True}),
+    "pdf_standard": ("pdfa-2b", {}), "ocr": (True, {}), "language": ("eng", {"ocr": True}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")

@@ -316,6 +316,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "owner_password": ({"owner_password": "secret"}, _protect),
     "allow": ({"user_password": "secret", "allow": "print"}, _protect),
     "sanitize": ({"sanitize": True}, _sanitize),
+    "pdf_standard": changes({"pdf_standard": "pdfa-2b"}),
 }
 
 

@@ -8,8 +8,10 @@ import pikepdf
 import pytest
 from pikepdf import pdfa
 
+from engine import InvalidOption
 from tests.support.results.conversions import ToolRun, codes, convert, run_tool
-from tests.support.samples.pdf_documents import REGISTRY, opened
+from tests.support.samples.generated import sample
+from tests.support.samples.pdf_documents import REGISTRY, document, field, opened, page_texts, saved
 from tests.support.samples.rasters import photo
 from tests.support.samples.tool_requests import tool_requests
 
@@ -67,7 +69,7 @@ def _run(name: str, data: bytes) -> ToolRun:
         (name, part)
         for name in _READING
         for part in (1, 2)
-        if (name, part) != ("pdf-ocr", 1) and name != "pdf-form"  # which needs a form
+        if (name, part) not in (("pdf-ocr", 1), ("pdf-archive", 1)) and name != "pdf-form"  # which needs a form
     ],
 )
 def test_a_claim_is_true_or_gone(name: str, part: int) -> None:
@@ -101,3 +103,112 @@ def test_files_that_claim_the_same_are_merged_as_such() -> None:
     assert pdfa.validate_written(BytesIO(same.data), "2b").findings == []
     assert (same.codes, _claim(same.data)) == (set(), 2)
     assert (different.codes, _claim(different.data)) == ({"archive_claim_removed"}, None)
+
+
+def _drawing(content: bytes, **resources: Any) -> bytes:
+    """A page with content and resources; the first stream of these is an indirect object."""
+    made = pikepdf.Pdf.new()
+    page = made.add_blank_page(page_size=(200, 300))
+    page.obj.Resources = pikepdf.Dictionary(resources)
+    page.obj.Contents = made.make_stream(content)
+    return saved(made)
+
+
+def _tiled(tile: bytes, **resources: Any) -> bytes:
+    """A page that is filled with a shading and with tiles."""
+    made = pikepdf.Pdf.new()
+    page = made.add_blank_page(page_size=(200, 300))
+    entries = pikepdf.Dictionary(BBox=[0, 0, 9, 9], XStep=9, YStep=9, PatternType=1, PaintType=1, TilingType=1)
+    pattern = made.make_stream(tile, entries)
+    pattern.Resources = pikepdf.Dictionary(resources)
+    fade = pikepdf.Dictionary(FunctionType=2, Domain=[0, 1], C0=[1, 0, 0], C1=[0, 0, 1], N=1)
+    shading = pikepdf.Dictionary(ShadingType=2, ColorSpace=pikepdf.Name.DeviceRGB, Coords=[0, 0, 200, 0], Function=fade)
+    page.obj.Resources = pikepdf.Dictionary(Pattern={"/P": pattern}, Shading={"/S": shading})
+    page.obj.Contents = made.make_stream(b"/S sh /Pattern cs /P scn 20 20 90 90 re f")
+    return saved(made)
+
+
+def _font(name: str) -> dict[str, Any]:
+    font = pikepdf.Dictionary(Type=pikepdf.Name.Font, Subtype=pikepdf.Name.Type1, BaseFont=pikepdf.Name(name))
+    return {"/Font": pikepdf.Dictionary({"/F": font})}
+
+
+_WRITING = b"BT /F 12 Tf 20 100 Td (\x41\xe9 1) Tj ET"
+_PLAIN = document("A", 2)
+_ATTACHED = run_tool("pdf-attach", _PLAIN, files={"attachments": b"a,b"}).data
+
+
+def _scripted(made: pikepdf.Pdf) -> None:
+    made.Root.OpenAction = pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS="run()")
+
+
+@pytest.mark.parametrize(
+    ("data", "standard", "lost"),
+    [
+        (_PLAIN, "pdfa-2b", set()),
+        (_drawing(_WRITING, **_font("/Symbol")), "pdfa-2b", set()),
+        (run_tool("pdf-protect", _PLAIN, owner_password="owner").data, "pdfa-2b", {"encryption_dropped"}),
+        (document("A", 1, field(0, "name", pikepdf.String("Ann"))), "pdfa-2b", {"forms_dropped"}),
+        (document("A", 1, _scripted), "pdfa-3b", {"active_content"}),
+        (_ATTACHED, "pdfa-2b", {"attachments_dropped"}),
+        (_ATTACHED, "pdfa-3b", set()),
+    ],
+)
+def test_a_pdf_becomes_one_for_archives(data: bytes, standard: str, lost: set[str]) -> None:
+    result = run_tool("pdf-archive", data, standard=standard)
+
+    assert pdfa.validate_written(BytesIO(result.data), standard[-2:]).findings == []
+    assert result.codes == lost | {"font_substituted"}
+    assert page_texts(result.data)[0].startswith(page_texts(data)[0])
+    assert bool(opened(result.data).attachments) is (data is _ATTACHED and standard == "pdfa-3b")
+
+
+def test_inks_and_colors_keep_their_values() -> None:
+    result = run_tool("pdf-archive", _drawing(b"1 0 0 0 k 0 0 50 50 re f 1 0 0 rg 50 50 50 50 re f"))
+
+    report = pdfa.validate_written(BytesIO(result.data), "2b")
+    assert (report.findings, report.output_intent, result.codes) == ([], "CMYK", set())
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (_tiled(b"1 0 0 rg 0 0 5 5 re f"), ""),
+        (_tiled(b"BT /F 9 Tf (x) Tj ET", **_font("/Helvetica")), ""),
+        (_tiled(b"BT /F 9 Tf (x) Tj ET", **_font("/Other")), "not embedded"),
+        (_drawing(_WRITING, **_font("/Other")), "not embedded"),
+    ],
+)
+def test_patterns_are_validated_too(data: bytes, problem: str) -> None:
+    """The validator of pikepdf does not look into them."""
+    if not problem:
+        assert _claim(run_tool("pdf-archive", data).data) == 2
+        return
+    with pytest.raises(InvalidOption, match=problem) as caught:
+        run_tool("pdf-archive", data)
+    assert (caught.value.reason, caught.value.param) == ("unsupported", "standard")
+
+
+@pytest.mark.parametrize("source", ["png", "jpeg", "svg", "html", "csv"])
+def test_results_of_conversions_conform(source: str) -> None:
+    result = convert(sample(source), "pdf", pdf_standard="pdfa-2b")
+
+    assert pdfa.validate_written(BytesIO(result.data), "2b").findings == []
+    assert codes(result) - codes(convert(sample(source), "pdf")) <= {"metadata_dropped"}
+
+
+def test_a_pdf_for_archives_has_no_password() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        convert(_PLAIN, "pdf", pdf_standard="pdfa-2b", user_password="secret")
+    assert (caught.value.reason, caught.value.param) == ("exclusive", "pdf_standard")
+
+
+def test_what_the_standard_removes_is_told_once() -> None:
+    claiming = run_tool("pdf-archive", document("A", 1)).data
+    with opened(claiming) as made:
+        _scripted(made)
+        result = convert(saved(made), "pdf", metadata="none", pdf_standard="pdfa-2b")
+
+    assert codes(result) == {"active_content"}
+    (warned,) = result.outcome.warnings
+    assert ("sanitize" in warned.message, _claim(result.data)) == (False, 2)

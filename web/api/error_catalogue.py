@@ -311,7 +311,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
-        "active_content": "nothing; the PDF runs scripts, programs or other actions, which `sanitize` removes",
+        "active_content": "nothing; the PDF runs scripts, programs or other actions, which `sanitize` and PDF/A remove",
         "alpha_flattened": "transparency; the image is placed on the `background`, which is white by default",
         "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
         "archive_claim_removed": "the claim to be PDF/A, of a PDF that is changed as PDF/A does not permit",
@@ -324,7 +324,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "encoding_guessed": "nothing; the encoding of a text was recognized by its characters; `encoding` names it",
         "encryption_dropped": "encryption, when PDFs are merged, or if the target has none",
         "font_substituted": "fonts that are not installed, replaced by others, and the colors of emoji",
-        "forms_dropped": "the form fields of a PDF, which are drawn as they are",
+        "forms_dropped": "the form fields of a PDF, which are drawn as they are; annotations that PDF/A forbids",
         "frames_dropped": "all frames of an animation but the first; the video of a motion photo",
         "glyphs_missing": "characters that no font has; boxes are drawn, or nothing",
         "hdr_reduced": "high dynamic range, also in a gain map; the image is as on a screen without HDR",

@@ -134,6 +134,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
             "user_password": "Password of the PDF",
             "owner_password": "Owner's password of the PDF",
             "allow": "Permissions of the PDF",
+            "pdf_standard": "Standard of the PDF",
         },
         {
             "pages": "page range first page split frame",
@@ -157,6 +158,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
             "user_password": "protect encrypt lock",
             "owner_password": "protect encrypt restrict",
             "allow": "permissions restrict print copy",
+            "pdf_standard": "pdf/a pdf/ua archive accessible conformance",
         },
     ),
     OptionGroup(

@@ -103,6 +103,7 @@ class ConvertOptions(TypedDict, total=False):
     # Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits.
     values: Literal["shown", "raw"]
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
+    pdf_standard: Literal["none", "pdfa-2b", "pdfa-3b"]  # Standard of a PDF: PDF/A-2b, or 3b with attached files.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.
     # What is permitted without the owner's password, a list of print, copy, modify, annotate, forms; by default …

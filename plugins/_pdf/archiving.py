@@ -1,0 +1,223 @@
+"""PDF/A: repairs what can be repaired without a change of the pages, and validates the result.
+
+The validator approves only what it knows. What it does not know is removed where it has no effect on pages.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+from pikepdf import Array, Dictionary, Name, Pdf, Stream, String, pdfa
+
+from engine import FidelityWarning, InvalidOption
+from plugins._color import profiles
+from plugins._pdf import font_repairs, form_fields
+from plugins._pdf.active_content import check_active_content
+from plugins._pdf.attachments import read_attachments
+from plugins._pdf.name_trees import as_list
+from plugins._pdf.objects import open_pdf, saved, walk
+
+_MAX_LISTED = 10
+_ATTEMPTS = 8  # the validator does not look into what it has refused
+# Roles of dictionaries whose entries do not change what pages show.
+_BESIDE_PAGES = (
+    *("Trailer", "Info", "Catalog", "NameDictionary", "Pages", "PageTreeNode", "Page", "Outlines", "OutlineItem"),
+    *("PageLabel", "StructTreeRoot", "MarkInfo", "ViewerPreferences", "FontProgram"),
+)
+_UNKNOWN_KEYS = re.compile(r"unrecognized key\(s\) (/.+) are not checked")
+_OF_TEX = "/PTEX."  # the first letters of private entries
+_STEP = re.compile(r"(/[^\s\[\]()]+)|\[(\d+)\]")
+_CMYK = "DeviceCMYK used with"
+# What the validator says of shadings and patterns, which it does not look into.
+_OF_PATTERNS = re.compile(
+    r"(shadings( \(sh\))?|patterns|/Pattern colour spaces) are not supported|pattern colour is not supported"
+    r"|(scn|SCN) with a pattern.*"
+)
+_OF_TILES = {"/PatternType", "/PaintType", "/TilingType", "/XStep", "/YStep"}
+_UNNEEDED = {"/AA", "/CIDSet"}
+
+
+def archived(document: Pdf, standard: str, param: str) -> bytes:
+    """The document in the standard `pdfa-2b` or `pdfa-3b`. Issues warnings for what it loses.
+
+    Raises InvalidOption, reason `unsupported`, with what the validator has found. `param` is the name of the option.
+    """
+    if document.is_encrypted:
+        FidelityWarning.issue("encryption_dropped", "The result is not encrypted: PDF/A does not permit that.")
+    form_fields.remove_signatures(document)
+    if check_active_content(document, sanitize=True):
+        FidelityWarning.issue("active_content", "Scripts, programs and other active content are not in the result.")
+    document = _without_forms(open_pdf(saved(document, encryption=False)))
+    flavour = standard.removeprefix("pdfa-")
+    if flavour == "2b":
+        _remove_attachments(document)
+    _simplify(document)
+    font_repairs.embed_standard(document)
+    font_repairs.key_by_cid(document)
+    _warn_prepared(pdfa.prepare(document, flavour))
+    data = _written(document, flavour)
+    findings = _findings(data, flavour)
+    for _ in range(_ATTEMPTS):
+        with open_pdf(data) as written:
+            if not _repair(written, findings, flavour):
+                break
+            data = _written(written, flavour)
+        findings = _findings(data, flavour)
+    if findings:
+        listed = "; ".join(dict.fromkeys(f"{one.message} ({one.where})" for one in findings[:_MAX_LISTED]))
+        raise InvalidOption(f"The PDF cannot become PDF/A-{flavour}: {listed}.", reason="unsupported", param=param)
+    return data
+
+
+def _written(document: Pdf, flavour: str) -> bytes:
+    file = BytesIO()
+    document.save(file, **pdfa.resolve_save_kwargs(flavour))
+    return file.getvalue()
+
+
+def _warn_prepared(prepared: pdfa.PrepareResult) -> None:
+    if removed := sum(prepared.annotations_removed.values()):
+        FidelityWarning.issue("forms_dropped", f"{removed} hidden annotations are not in the result.")
+    if prepared.xmp_unreadable:
+        FidelityWarning.issue("metadata_damaged", "The XMP metadata cannot be read.")
+    if prepared.xmp_dropped:
+        names = ", ".join(prepared.xmp_dropped[:_MAX_LISTED])
+        FidelityWarning.issue("metadata_dropped", f"PDF/A does not permit properties of the XMP metadata: {names}.")
+
+
+def _without_forms(document: Pdf) -> Pdf:
+    """The document with form fields drawn into pages, and all annotations where one has no appearance."""
+    form_fields.remove_xfa(document)
+    form = document.Root.get("/AcroForm")
+    has_undrawn = any(_is_undrawn(one) for page in document.pages for one in as_list(page.obj.get("/Annots")))
+    if has_undrawn or (isinstance(form, Dictionary) and as_list(form.get("/Fields"))):
+        FidelityWarning.issue(
+            "forms_dropped", "Form fields, and annotations without appearance, are drawn as they are."
+        )
+        pages = set(range(len(document.pages)))
+        document = form_fields.flatten_pages(document, pages, "", annotations=has_undrawn)
+    if "/AcroForm" in document.Root:
+        del document.Root["/AcroForm"]
+    return document
+
+
+def _is_undrawn(item: Any) -> bool:
+    is_drawn = not isinstance(item, Dictionary) or item.get("/Subtype") in (Name.Link, Name.Popup)
+    return not is_drawn and not isinstance(item.get("/AP"), Dictionary)
+
+
+def _remove_attachments(document: Pdf) -> None:
+    """Removes attached files, with a warning: PDF/A-2 permits only such that are PDF/A."""
+    if any(read_attachments(document)):
+        FidelityWarning.issue("attachments_dropped", "PDF/A-2 does not permit attached files; pdfa-3b does.")
+    for _, _, holder in list(walk(document)):
+        for key in {"/EmbeddedFiles", "/AF"}.intersection(() if isinstance(holder, Array) else holder.keys()):
+            del holder[key]
+    for page in document.pages:
+        annotations = [one for one in as_list(page.obj.get("/Annots")) if isinstance(one, Dictionary)]
+        page.obj.Annots = Array([one for one in annotations if one.get("/Subtype") != Name.FileAttachment])
+
+
+def _simplify(document: Pdf) -> None:
+    """Writes what is right, but not known to the validator, as it knows it."""
+    if "/OpenAction" in document.Root:  # scripts have gone
+        del document.Root["/OpenAction"]
+    if "/Type" in (document.trailer.get("/Info") or Dictionary()):  # another object, in a broken file
+        del document.trailer["/Info"]
+    for _, _, holder in walk(document):
+        for key, value in [*(enumerate(holder) if isinstance(holder, Array) else holder.items())]:
+            if isinstance(value, String):
+                holder[key] = Name(f"/{value}") if key == "/Tabs" else String(bytes(value))
+            elif key == "/Dest" and isinstance(value, Array):
+                holder[key] = Array(list(value))
+            elif key in _UNNEEDED or (key in ("/Pattern", "/Shading") and value == Dictionary()):
+                del holder[key]
+        if isinstance(holder, Array):
+            continue
+        if "/Title" in holder and "/Parent" in holder and "/Type" in holder:  # of an outline
+            del holder["/Type"]
+        if holder.get("/Subtype") == Name.CIDFontType2 and "/CIDToGIDMap" not in holder:
+            holder.CIDToGIDMap = Name.Identity
+        if holder.get("/Subtype") == Name.Image and "/Metadata" in holder:
+            del holder["/Metadata"]
+
+
+def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str) -> bool:
+    """Makes CMYK the output intent, or removes entries that the validator does not know. Returns whether it could."""
+    if any(finding.message.startswith(_CMYK) for finding in findings):
+        pdfa.prepare(document, flavour, output_intent=profiles.named("fogra39").data)
+        _define_rgb(document)
+        return True
+    removed = False
+    for finding in findings:
+        match = _UNKNOWN_KEYS.fullmatch(finding.message)
+        is_beside = finding.rule.removeprefix("pikepdf:schema-") in _BESIDE_PAGES
+        holder = _at(document, finding.where) if match else None
+        for key in match[1].split(", ") if match else ():
+            if isinstance(holder, Dictionary | Stream) and key in holder and (is_beside or key.startswith(_OF_TEX)):
+                del holder[key]
+                removed = True
+    return removed
+
+
+def _at(document: Pdf, place: str) -> Any:
+    """The object at a place, such as `obj 16 0 (Catalog) /MarkInfo (MarkInfo)` or `trailer`; None if there is none."""
+    kind, number, *_ = [*place.split(), ""]
+    with suppress(KeyError, IndexError, TypeError, ValueError):
+        found: Any = document.get_object(int(number), 0) if kind == "obj" else document.trailer
+        for key, index in _STEP.findall(place):
+            found = found[key] if key else found[int(index)]
+        return found
+    return None
+
+
+def _resources(document: Pdf) -> Iterator[Any]:
+    return (value for _, key, value in list(walk(document)) if key == "/Resources" and isinstance(value, Dictionary))
+
+
+def _define_rgb(document: Pdf) -> None:
+    """Makes RGB without a profile sRGB where the output intent is CMYK."""
+    profile = document.make_stream(profiles.named("srgb").data, N=3)
+    space = document.make_indirect(Array([Name.ICCBased, profile]))
+    for resources in _resources(document):
+        resources.ColorSpace = Dictionary(resources.get("/ColorSpace") or {})
+        resources.ColorSpace.DefaultRGB = space
+    for _, key, group in walk(document):
+        if key == "/Group" and isinstance(group, Dictionary) and group.get("/CS") == Name.DeviceRGB:
+            group.CS = space
+
+
+def _findings(data: bytes, flavour: str) -> list[pdfa.Finding]:
+    """What the validator finds in a file, and in its patterns."""
+    found = pdfa.validate_written(BytesIO(data), flavour).findings
+    if any(_OF_PATTERNS.fullmatch(one.message) for one in found):
+        with open_pdf(data) as opened:
+            _open_patterns(opened)
+            found += pdfa.check(opened, flavour).findings
+    return [*dict.fromkeys(one for one in found if not _OF_PATTERNS.fullmatch(one.message))]
+
+
+def _open_patterns(document: Pdf) -> None:
+    """Replaces patterns and shadings by the color spaces, graphics states and contents of which they consist."""
+    for resources in _resources(document):
+        shadings = [*(resources.get("/Shading") or {}).values()]
+        added: dict[str, list[Any]] = {"/ColorSpace": [], "/ExtGState": [], "/XObject": []}
+        for pattern in (resources.get("/Pattern") or {}).values():
+            shadings += as_list(pattern.get("/Shading"))
+            added["/ExtGState"] += as_list(pattern.get("/ExtGState"))
+            if isinstance(pattern, Stream):
+                for name in _OF_TILES & pattern.keys():
+                    del pattern[name]
+                pattern.Type, pattern.Subtype = Name.XObject, Name.Form
+                added["/XObject"].append(pattern)
+        added["/ColorSpace"] += [shading.ColorSpace for shading in shadings]
+        for category, items in added.items():
+            entries = {f"/Pattern-{number}": item for number, item in enumerate(items)}
+            for name, item in (resources.get(category) or {}).items():
+                is_colored = category == "/ColorSpace" and isinstance(item, Array) and item[0] == Name.Pattern
+                entries[name] = item[1] if is_colored and len(item) > 1 else item
+            resources[category] = Dictionary(entries)
+        for name in {"/Shading", "/Pattern"} & resources.keys():
+            del resources[name]
