@@ -4,8 +4,10 @@
 #   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
 #   sh config/setup.sh mcp      also installs the package mcp, which gives agents tools
 #   sh config/setup.sh sign     also installs pyHanko, which signs PDF files and verifies signatures
-#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster mcp sign ocr office" installs all
+#   sh config/setup.sh video    also installs PyAV, which reads and writes clips
+#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text
 #   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
+#   sh config/setup.sh cluster mcp sign video ocr office  installs all of these
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -63,17 +65,9 @@ locks=config/requirements.lock
 export UV_COMPILE_BYTECODE=1
 for part; do
     case $part in
-    cluster)
-        extra="$extra[cluster]"
-        locks="$locks config/requirements-cluster.lock"
-        ;;
-    mcp)
-        extra="$extra[mcp]"
-        locks="$locks config/requirements-mcp.lock"
-        ;;
-    sign)
-        extra="$extra[sign]"
-        locks="$locks config/requirements-sign.lock"
+    cluster | mcp | sign | video)
+        extra="$extra[$part]"
+        locks="$locks config/requirements-$part.lock"
         ;;
     ocr) packages="$packages$ocr_packages" ;;
     office) packages="$packages$office_packages" ;;
@@ -85,7 +79,7 @@ for part; do
         export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
         ;;
     *)
-        echo "setup: $part is none of cluster, mcp, sign, ocr, office and test" >&2
+        echo "setup: $part is none of cluster, mcp, sign, video, ocr, office and test" >&2
         exit 2
         ;;
     esac

@@ -6,6 +6,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from zipfile import BadZipFile
 
 from engine import (
@@ -32,6 +33,8 @@ from plugins._text import zip_archives
 from plugins._text.paper import SIZES, check_margin
 
 with lazy_imports():
+    import msoffcrypto
+
     from engine.mupdf import pymupdf
     from plugins._fonts import choice
     from plugins._office import formulas, references
@@ -52,6 +55,7 @@ _ENCRYPTED_PACKAGE = "EncryptedPackage"
 _ENCRYPTED_SLIDES = "EncryptedSummary"
 _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
+_PASSWORD_OF_EXCEL = "VelvetSweatshop"  # of files that open without asking for one
 _HEAD = 4096
 _MAX_FONTS = 10
 _FONT_NAME = re.compile(rb"/FontName/[A-Z]{6}\+([^/\s]+)")
@@ -155,6 +159,10 @@ def _writer(
 
 def convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
     """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
+    if is_encrypted(data):
+        data = _decrypt(data, password)
+    elif password:
+        passwords.warn_unused()
     if not format.text_extensions:  # text has no references
         data = references.remove(data)
     if format.name == "xlsx" and data[:4] == zip_archives.SIGNATURE:
@@ -162,7 +170,7 @@ def convert(data: bytes, format: FileFormat, filter_: Filter, password: str | No
     archive = zip_archives.open_checked(data, limit_markup=True) if data[:4] == zip_archives.SIGNATURE else None
     parts = [data] if archive is None else [archive.read(part) for part in archive.namelist() if _is_text(part)]
     chooser = choice.FontChooser(in_color=False)
-    if filter_.extension == "pdf" and (archive or format.text_extensions):
+    if filter_.extension == "pdf" and (archive or format.text_extensions) and not is_encrypted(data):
         _choose_fonts(parts, chooser)
     try:
         fonts = [font.data for font in chooser.builtin.values()]
@@ -172,8 +180,6 @@ def convert(data: bytes, format: FileFormat, filter_: Filter, password: str | No
             raise
         problem = "a password is required" if password is None else "the password is incorrect"
         raise UnknownFormat(f"The file is encrypted; {problem}.", reason="file_encrypted") from error
-    if password and not is_encrypted(data):
-        passwords.warn_unused()
     if filter_.extension == "pdf" and written.substituted:
         _warn_fonts(written, parts)
     chooser.warn()
@@ -224,6 +230,22 @@ def is_encrypted(data: bytes) -> bool:
     if document := file.head("WordDocument", _HEAD):
         return bool(document[11] & 1)  # the flag fEncrypted
     return _has_record(file.head("Workbook", _HEAD) or file.head("Book", _HEAD), _FILE_PASSWORD)
+
+
+def _decrypt(data: bytes, password: str | None) -> bytes:
+    """The file without its encryption; the same object if that is of OpenDocument, or the password is another one."""
+    if data[:8] != compound_file.SIGNATURE:
+        return data
+    for key in filter(None, (password, _PASSWORD_OF_EXCEL)):
+        decrypted = BytesIO()
+        try:
+            file = msoffcrypto.OfficeFile(BytesIO(data))
+            file.load_key(password=key, verify_password=True)
+            file.decrypt(decrypted)
+        except Exception:  # what its steps happen to raise; LibreOffice tries ways of encryption that it does not know
+            continue
+        return decrypted.getvalue()
+    return data
 
 
 def _has_record(records: bytes, kind: int) -> bool:

@@ -54,7 +54,8 @@ _SETTINGS = f"""\
 """
 # The library sets the locale en-US, where paper is not A4. With the system's locale, which the program uses, paper is
 # A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
-# Without ShrinkToFit, cells with numbers, dates and formulas (1 + 2 + 16) that are too narrow would show ###.
+# Without ShrinkToFit, cells with numbers, dates and formulas (1 + 2 + 16) that are too narrow would show ###;
+# with adjusted heights, rows would become higher than they are in the file.
 _MACRO = """\
 Sub Main
   On Error GoTo Failed
@@ -143,6 +144,7 @@ Sub Main
         pages.getByIndex(index).ScaleToPagesY = 0
       Next
     End If
+    document.IsAdjustHeightEnabled = False
     For index = 0 To document.Sheets.Count - 1
       cells = document.Sheets(index).queryContentCells(19)
       If cells.Count &gt; 0 Then cells.ShrinkToFit = True

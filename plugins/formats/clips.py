@@ -48,7 +48,7 @@ with lazy_imports():
 PYAV = Requirement(
     "PyAV",
     "reading and writing clips",
-    "pip install '.[video]'",
+    "sh config/setup.sh video",
     present=find_spec("av") is not None,
 )
 

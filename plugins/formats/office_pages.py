@@ -40,6 +40,7 @@ _TEXTS = Filter("writer_pdf_Export")
 _SHEETS = Filter("calc_pdf_Export")
 _SLIDES = Filter("impress_pdf_Export")
 _TAGGED = "UseTaggedPDF=true"  # Calc makes no tags.
+_QUALITY = "Quality=90"  # of JPEG; with any setting, others that are not given differ from what the program has
 
 _declare = partial(conversion, cost=documents.COST, programs=PROGRAMS, isolated=True)
 
@@ -62,7 +63,12 @@ def _text_printer(format: FileFormat, prepare: Callable[[bytes], bytes] = bytes)
     ) -> pymupdf.Document:
         filter_ = _TEXTS._replace(
             paper=documents.paper_of(page_size, landscape, margin),
-            export=(_TAGGED, _switch("ExportNotes", comments), _switch("ExportBookmarks", bookmarks)),
+            export=(
+                _TAGGED,
+                _QUALITY,
+                _switch("ExportNotes", comments),
+                _switch("ExportBookmarks", bookmarks),
+            ),
             changes="" if markup == "all" else markup,
         )
         written = documents.convert(prepare(data), format, filter_, password)
@@ -86,11 +92,17 @@ def _sheet_printer(format: FileFormat) -> AnyConversion:
         sheet: Sheet | None = None,
         fit_to_width: FitToWidth = False,
         single_page_sheets: SinglePageSheets = False,
+        comments: Comments = False,
         bookmarks: Bookmarks = True,
     ) -> pymupdf.Document:
         filter_ = _SHEETS._replace(
             paper=documents.paper_of(page_size, landscape, margin),
-            export=(_switch("SinglePageSheets", single_page_sheets), _switch("ExportBookmarks", bookmarks)),
+            export=(
+                _QUALITY,
+                _switch("SinglePageSheets", single_page_sheets),
+                _switch("ExportNotes", comments),
+                _switch("ExportBookmarks", bookmarks),
+            ),
             sheet=sheet or "",
             fit=fit_to_width,
         )
@@ -110,9 +122,16 @@ def _slide_printer(format: FileFormat) -> AnyConversion:
         password: Password | None = None,
         pages: Pages | None = None,
         notes: Notes = False,
+        comments: Comments = False,
         bookmarks: Bookmarks = True,
     ) -> pymupdf.Document:
-        export = (_TAGGED, _switch("ExportNotesPages", notes), _switch("ExportBookmarks", bookmarks))
+        export = (
+            _TAGGED,
+            _QUALITY,
+            _switch("ExportNotesPages", notes),
+            _switch("ExportNotes", comments),
+            _switch("ExportBookmarks", bookmarks),
+        )
         written = documents.convert(data, format, _SLIDES._replace(export=export), password)
         return read_pages(written.data, pages=pages)
 

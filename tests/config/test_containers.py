@@ -56,6 +56,18 @@ def test_the_image_installs_locked_versions() -> None:
     assert "pip install" not in _argument("RUN")
 
 
+def test_office_and_video_are_build_arguments() -> None:
+    name, default = _argument("ARG").split("=")
+    (build,) = {yaml.safe_dump(service["build"]) for service in _SERVICES.values() if "build" in service}
+    parts = re.fullmatch(r"\$\{LAYERS-(\w+) (\w+)\}", yaml.safe_load(build)["args"][name])
+
+    assert default == '""'
+    assert f"ocr ${name} " in _argument("RUN")
+    assert [name for name, _ in _instructions()].index("ARG") < [name for name, _ in _instructions()].index("RUN")
+    assert parts
+    assert parts.groups() == ("office", "video")
+
+
 def test_the_image_runs_as_a_user() -> None:
     number, data = _argument("USER"), _argument("VOLUME")
 
@@ -196,7 +208,7 @@ def test_services_are_not_reachable_from_other_machines() -> None:
 
 
 def test_all_secrets_are_created_as_documented() -> None:
-    used = set(re.findall(r"\$\{(\w+)", (_CONFIG / "compose.yml").read_text()))
+    used = set(re.findall(r"\$\{(\w+):\?\}", (_CONFIG / "compose.yml").read_text()))
     documented = re.findall(r"^(\w+)=", read("config/README.md").section("Run in containers").text, re.MULTILINE)
 
     assert set(documented) == used

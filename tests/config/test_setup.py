@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 _ROOT = Path(__file__).parents[2]
-_LOCKS = tuple(f"config/requirements{part}.lock" for part in ("", "-cluster", "-mcp", "-test"))
+_LOCKS = tuple(f"config/requirements{part}.lock" for part in ("", "-cluster", "-mcp", "-sign", "-video", "-test"))
 _UV_LOCK = "config/requirements-uv.lock"
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
 _EXTRAS = _PROJECT["project"]["optional-dependencies"]
@@ -24,6 +24,8 @@ _REQUIRED = {
     "config/requirements.lock": [*_BASE, *_DRIVERS],
     "config/requirements-cluster.lock": [*_BASE, *_DRIVERS, *_EXTRAS["cluster"]],
     "config/requirements-mcp.lock": [*_BASE, *_DRIVERS, *_EXTRAS["mcp"]],
+    "config/requirements-sign.lock": [*_BASE, *_DRIVERS, *_EXTRAS["sign"]],
+    "config/requirements-video.lock": [*_BASE, *_DRIVERS, *_EXTRAS["video"]],
     "config/requirements-test.lock": [*_BASE, *_EXTRAS["test"]],
 }
 # Commands in place of the system's. dpkg-query knows all packages but those in the file `missing`.
@@ -158,7 +160,12 @@ def test_libreoffice_is_installed_on_request(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "locks"),
-    [((), _LOCKS[:1]), (("cluster",), _LOCKS[:2]), (("cluster", "mcp"), _LOCKS[:3]), (("test",), _LOCKS[3:])],
+    [
+        ((), _LOCKS[:1]),
+        (("cluster",), _LOCKS[:2]),
+        (("cluster", "mcp", "sign", "video"), _LOCKS[:-1]),
+        (("test",), _LOCKS[-1:]),
+    ],
 )
 def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], locks: tuple[str, ...]) -> None:
     output = _set_up(folder, *arguments)
@@ -224,14 +231,14 @@ def test_every_locked_package_has_hashes_and_no_address(lock: str) -> None:
 
 
 def test_the_cluster_and_the_tests_run_with_the_versions_of_the_service() -> None:
-    service, cluster, mcp, tests = ({(pin.name, str(pin.specifier)) for pin in _locked(lock)} for lock in _LOCKS)
+    service, *parts, tests = ({(pin.name, str(pin.specifier)) for pin in _locked(lock)} for lock in _LOCKS)
 
-    assert [service - cluster, service - mcp, cluster - tests, mcp - tests] == [set()] * 4
+    assert [(service - part, part - tests) for part in parts] == [(set(), set())] * len(parts)
 
 
-def test_dask_and_mcp_are_installed_only_on_request() -> None:
-    service, cluster, mcp, tests = ({canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS)
+def test_packages_of_parts_are_installed_only_on_request() -> None:
+    *parts, tests = ({canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS)
 
-    optional = {"dask", "distributed", "mcp"}
-    assert [optional & locked for locked in (service, mcp, cluster)] == [set(), {"mcp"}, {"dask", "distributed"}]
+    optional = {"dask", "distributed", "mcp", "pyhanko", "av"}
+    assert [optional & part for part in parts] == [set(), {"dask", "distributed"}, {"mcp"}, {"pyhanko"}, {"av"}]
     assert optional <= tests

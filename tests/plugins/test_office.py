@@ -14,6 +14,7 @@ import numpy as np
 import pikepdf
 import pypdfium2
 import pytest
+from msoffcrypto.format.ooxml import OOXMLFile
 
 from engine import ConversionError, CorruptInput, InvalidOption, OptionValue, TooLarge, UnknownFormat
 from engine.executor import LocalExecutor, Task
@@ -351,6 +352,18 @@ def test_an_encrypted_file_needs_its_password() -> None:
         convert(office_files.encrypted_odt(), "pdf")
 
     assert raised.value.reason == "file_encrypted"
+
+
+def test_a_password_opens_all_of_a_file(tmp_path: Path) -> None:
+    plain = BytesIO(outside_references.files(tmp_path, 21)["linked_server.docx"])
+    with ZipFile(plain, "a") as archive:
+        archive.writestr("word/padding", bytes(5000))  # the library damages shorter files
+    OOXMLFile(plain).encrypt("secret", encrypted := BytesIO())
+    file = encrypted.getvalue()
+
+    assert codes(convert(file, "pdf", "file.docx", password="secret")) == {"resource_not_loaded"}
+    with pytest.raises(UnknownFormat, match="the password is incorrect"):
+        convert(file, "pdf", "file.docx", password="Secret")
 
 
 @pytest.mark.parametrize(

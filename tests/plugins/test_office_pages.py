@@ -7,6 +7,8 @@ from zipfile import ZipFile
 import pikepdf
 import pypdfium2
 import pytest
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from pptx import Presentation
 from pptx.util import Inches
 from xlsxwriter import Workbook
@@ -14,6 +16,7 @@ from xlsxwriter import Workbook
 from engine import InvalidOption
 from plugins._office.libreoffice import LIBREOFFICE
 from tests.support.results.conversions import codes, convert
+from tests.support.samples.books import zipped
 from tests.support.samples.office_files import docx
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
@@ -65,6 +68,8 @@ def test_the_notes_of_slides_are_pages_at_the_end() -> None:
     slide.shapes.title.text = "Title"
     slide.notes_slide.notes_text_frame.text = "Spoken words"
     slide.shapes.add_textbox(Inches(1), Inches(3), Inches(3), Inches(1)).text_frame.text = "Body"
+    Image.effect_noise((200, 200), 50).convert("RGB").save(picture := BytesIO(), "png")
+    slide.shapes.add_picture(picture, Inches(5), Inches(3))
     deck.save(file := BytesIO())
 
     with_notes = _texts(convert(file.getvalue(), "pdf", notes=True, pages="all").data)
@@ -76,6 +81,8 @@ def test_the_notes_of_slides_are_pages_at_the_end() -> None:
     assert (_has_outline(without.data), _has_outline(plain.data)) == (True, False)
     with pikepdf.open(BytesIO(without.data)) as document:
         assert "/StructTreeRoot" in document.Root
+        (image,) = document.pages[0].get_images().values()
+        assert JpegImageFile(BytesIO(image.read_raw_bytes())).quantization[0][0] == 3  # of JPEG with quality 90
 
 
 def test_sheets_are_fitted_or_chosen() -> None:
@@ -93,6 +100,24 @@ def test_sheets_are_fitted_or_chosen() -> None:
     with pytest.raises(InvalidOption) as raised:
         convert(data, "pdf", sheet="third")
     assert (raised.value.param, raised.value.reason) == ("sheet", "out_of_range")
+
+
+def test_sheets_have_the_rows_of_the_file_and_comments_on_request() -> None:
+    file = BytesIO()
+    with Workbook(file) as workbook:
+        sheet = workbook.add_worksheet()
+        for row in range(40):
+            sheet.set_row(row, 30)
+            sheet.write(row, 0, row)
+        sheet.write_comment("A1", "Noted")
+    with ZipFile(file) as archive:  # as Excel stores heights that fit the content
+        parts = {name: archive.read(name).replace(b' customHeight="1"', b"") for name in archive.namelist()}
+
+    for comments in (False, True):
+        result = convert(zipped(parts), "pdf", comments=comments)
+        assert len(_texts(result.data)) == 2
+        with pikepdf.open(BytesIO(result.data)) as document:
+            assert ("/Annots" in document.pages[0]) == comments
 
 
 def test_unknown_functions_keep_their_values() -> None:
