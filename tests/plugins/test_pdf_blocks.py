@@ -227,6 +227,27 @@ def test_pages_of_docx_have_the_size_margins_and_letters_of_most_pages() -> None
     assert '<w:sz w:val="18"' in archive.read("word/styles.xml").decode().partition("</w:rPrDefault>")[0]
 
 
+@pytest.mark.skipif(not PANDOC.present, reason="Pandoc is not installed")
+@pytest.mark.parametrize(
+    ("source", "options", "size", "margin"),
+    [
+        ("md", {}, (11906, 16838), 1134),
+        ("md", {"page_size": "a5", "landscape": True, "margin": 10.0}, (11906, 8391), 567),
+        ("pdf", {"landscape": False, "margin": 0.0}, (6000, 12000), 0),
+        ("pdf", {"page_size": "a5"}, (8391, 11906), 1000),
+    ],
+)
+def test_pages_of_docx_are_a4_or_as_the_options_say(
+    source: str, options: dict[str, Any], size: tuple[int, int], margin: int
+) -> None:
+    made = pymupdf.open()
+    made.new_page(width=600, height=300).insert_text((50, 100), "text")
+    data = made.tobytes() if source == "pdf" else b"text"
+    document = ZipFile(BytesIO(convert(data, "docx", f"a.{source}", **options).data)).read("word/document.xml").decode()
+    assert f'<w:pgSz w:w="{size[0]}" w:h="{size[1]}"' in document
+    assert f'<w:pgMar w:left="{margin}"' in document
+
+
 def test_notes_stand_at_their_marks() -> None:
     made = pymupdf.open()
     page = _page(made, *_lines(50, 100, *[_PROSE] * 3), (50, 700, "A claim"))
