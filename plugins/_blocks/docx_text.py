@@ -13,9 +13,10 @@ from zipfile import BadZipFile, ZipFile
 
 from lxml import etree
 
-from engine import Blocks, CorruptInput, TooLarge, blocks
+from engine import Blocks, CorruptInput, blocks
 from plugins._blocks.docx_markup import W, element, normalize, run
 from plugins._blocks.pandoc_reading import Markup
+from plugins._office import limits
 from plugins._text.markup import warn_not_loaded
 
 _MAIN = re.compile(r"word/document\d*\.xml")
@@ -36,7 +37,6 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _AUTHORS = re.compile(r"\s*;\s*")
 _KEYWORDS = re.compile(r"\s*[,;]\s*")
-_MAX_TAGS = 3_000_000  # in all parts
 # What takes Pandoc 20 s to read: its time grows with the words, and with the square of the elements in one.
 _MAX_WORDS = 1_500_000
 _MAX_CHILDREN = 40_000  # of a paragraph, or of what holds paragraphs
@@ -71,18 +71,13 @@ def prepare(archive: ZipFile, markup: Markup, *, comments: bool) -> Prepared:
             counts = ((one, marks[f"{one.tag}Reference", one.get(f"{W}id", "")]) for one in root)
             repeated += sum((count - 1) * blocks.words(_texts(one)).total() for one, count in counts if count > 1)
         normalize(root, markup)
-        _check_limit("elements in one", max(map(len, root.iter(*_CONTAINERS)), default=0), _MAX_CHILDREN)
+        limits.check("elements in one", max(map(len, root.iter(*_CONTAINERS)), default=0), _MAX_CHILDREN)
         words.update(_lift_drawn_text(root, parts, name))
         if name != _COMMENTS or comments:
             words.update(blocks.words(_texts(root)))
-        _check_limit("words", words.total() + repeated, _MAX_WORDS)
+        limits.check("words", words.total() + repeated, _MAX_WORDS)
         parts.contents[name] = etree.tostring(root, encoding="UTF-8", xml_declaration=True)
     return Prepared(parts.archive(), words, _properties(parts))
-
-
-def _check_limit(what: str, count: int, most: int) -> None:
-    if count > most:
-        raise TooLarge(f"The document has more than {most} {what}.", reason="elements", details={"max_elements": most})
 
 
 def _texts(root: etree._Element) -> Iterator[str]:
@@ -102,7 +97,7 @@ class _Parts:
         self.contents = {name: _STRICT.sub(_TRANSITIONAL, content) for name, content in found.items()}
         if any(b"<!DOCTYPE" in content for content in self.contents.values()):
             raise CorruptInput("The document declares a type or entities.")
-        _check_limit("tags", sum(content.count(b"<") for content in found.values()), _MAX_TAGS)
+        limits.check("tags", sum(content.count(b"<") for content in found.values()), limits.MAX_TAGS)
 
     def parse(self, name: str) -> etree._Element:
         try:

@@ -38,7 +38,20 @@ _MAX_TEXT = 32_767  # characters in a cell of Excel
 _MAX_BLANKS = 1_000  # that one element stands for
 _MAX_NAME = 31  # characters in the name of a sheet
 _NO_NAME = re.compile(r"[\[\]:*?/\\\x00-\x1f]|^'|'$")
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
+_PLAIN = ""  # the notation of numbers without groups of digits
+_NUMBERS_IN = MappingProxyType(  # by the mark of decimals
+    {
+        _PLAIN: re.compile(r"(-?)(0|[1-9]\d*)()(?:\.(\d+))?"),
+        **{
+            mark: re.compile(
+                # In groups that blanks separate, only numbers with decimals, not codes.
+                r"([-\u2212(]?)(0|[1-9]\d*|[1-9]\d{0,2}"
+                rf"(?:([{group}'\u2019]|[ \xa0\u202f](?=[^{mark}]*{mark}))\d{{3}})(?:\3\d{{3}})*)(?:{mark}(\d+))?\)?"
+            )
+            for mark, group in (("[.]", ","), (",", "."))
+        },
+    }
+)
 _MAX_DIGITS = 15  # A sheet holds no more of a number.
 _LINKS = ("http://", "https://", "ftp://", "mailto:", "internal:")
 _IN_WORKBOOK = re.compile(r"^#'?([^'.]+)'?\.(\w+)$")  # as OpenDocument writes it
@@ -235,6 +248,9 @@ def write(document: Blocks) -> bytes:
     if writer.inexact:
         message = f"{writer.inexact} numbers are text, because a sheet holds {_MAX_DIGITS} digits of a number."
         FidelityWarning.issue("values_changed", message)
+    if writer.read:
+        message = f"{len(writer.read)} texts are read as numbers, such as {writer.read[0]}."
+        FidelityWarning.issue("values_changed", message)
     if writer.shortened:
         message = f"{writer.shortened} texts are longer than the {_MAX_TEXT} characters that a cell holds."
         FidelityWarning.issue("text_dropped", message)
@@ -242,17 +258,22 @@ def write(document: Blocks) -> bytes:
 
 
 class _Writer:
-    """Writes sheets. `shortened` is the number of texts that are too long for a cell, `inexact` that of numbers."""
+    """Writes sheets. `shortened` is the number of texts that are too long for a cell, `inexact` that of numbers.
+
+    `read` are the texts that become numbers, but have another notation.
+    """
 
     def __init__(self, workbook: Any) -> None:
         self.shortened = 0
         self.inexact = 0
+        self.read: list[str] = []
         self._workbook = workbook
         self._names: set[str] = set()
-        self._formats: dict[int, Any] = {}
+        self._formats: dict[str, Any] = {}
 
     def write(self, table: Table, number: int) -> None:
         """Adds a sheet."""
+        notation = _PLAIN if table.name else _notation(table)  # a whole sheet has its own numbers
         sheet = self._workbook.add_worksheet(self._name(table, number))
         for row, cells in enumerate(table.grid()):
             _check_size(row + 1, len(cells))
@@ -262,7 +283,7 @@ class _Writer:
                         last = min(row + cell.rowspan, len(table.rows)) - 1
                         with suppress(OverlappingRange):  # of cells that cover others twice
                             sheet.merge_range(row, column, last, column + cell.colspan - 1, "")
-                    self._write_cell(sheet, row, column, cell)
+                    self._write_cell(sheet, row, column, cell, notation)
 
     def _name(self, table: Table, number: int) -> str:
         wanted = table.name or "".join(run.text for run in table.caption) or f"Table {number}"
@@ -275,17 +296,17 @@ class _Writer:
         self._names.add(name.lower())
         return name
 
-    def _write_cell(self, sheet: Any, row: int, column: int, cell: Cell) -> None:
-        value = _typed(cell)
+    def _write_cell(self, sheet: Any, row: int, column: int, cell: Cell, notation: str) -> None:
+        value, number_format = _typed(cell, notation)
         if isinstance(value, int | float) and not _is_held(value):
             self.inexact += 1
             value = cell.text
         if isinstance(value, bool):
             sheet.write_boolean(row, column, value)
         elif isinstance(value, int | float):
-            text = cell.text
-            decimals = len(text.partition(".")[2]) if "." in text and _NUMBER.fullmatch(text) else 0
-            sheet.write_number(row, column, value, self._format(decimals))
+            if value != _typed(cell, _PLAIN)[0]:
+                self.read.append(cell.text)
+            sheet.write_number(row, column, value, self._format(number_format))
         elif value:
             self.shortened += len(value) > _MAX_TEXT
             link = cell.link and _IN_WORKBOOK.sub(r"internal:'\1'!\2", cell.link)
@@ -294,11 +315,11 @@ class _Writer:
             else:
                 sheet.write_string(row, column, value[:_MAX_TEXT])
 
-    def _format(self, decimals: int) -> Any:
-        """The format of numbers that shows so many decimals; None shows those that they have."""
-        if decimals and decimals not in self._formats:
-            self._formats[decimals] = self._workbook.add_format({"num_format": f"0.{'0' * decimals}"})
-        return self._formats.get(decimals)
+    def _format(self, shown: str) -> Any:
+        """The format of numbers that are shown so; None for an empty one."""
+        if shown and shown not in self._formats:
+            self._formats[shown] = self._workbook.add_format({"num_format": shown})
+        return self._formats.get(shown)
 
 
 def _is_merged(cell: Cell) -> bool:
@@ -312,14 +333,35 @@ def _check_size(rows: int, columns: int) -> None:
         raise TooLarge(message, reason="elements", details=details)
 
 
-def _typed(cell: Cell) -> str | int | float | bool:
-    """What a cell holds: a number also for a text that is exactly one. Codes such as 007 and 1E5 stay text."""
+def _notation(table: Table) -> str:
+    """The notation of most numbers of a table that can be read in one way only: 1,234 can be one or a thousand."""
+    found: Counter[str] = Counter()
+    for cell in chain.from_iterable(table.rows):
+        text = cell.text
+        fitting = [mark for mark, number in _NUMBERS_IN.items() if mark and number.fullmatch(text)]
+        found.update(fitting if len(fitting) == 1 else ())
+    (first, count), (_, others) = (*found.most_common(2), *[(_PLAIN, 0)] * 2)[:2]
+    return first if count > others else _PLAIN
+
+
+def _typed(cell: Cell, notation: str) -> tuple[str | int | float | bool, str]:
+    """What a cell holds, a number also for a text that is exactly one, and the format that shows the number so.
+
+    Codes such as 007 and 1E5 stay text.
+    """
     text = cell.text
+    match = _NUMBERS_IN[notation].fullmatch(text)
+    sign, whole, group, decimals = match.groups() if match else ("", "", None, None)
+    shown = ("#,##0" if group else "0") + f".{'0' * len(decimals or '')}".rstrip(".")
+    if sign == "(":
+        shown += f";({shown})"
+    shown = "" if shown == "0" else shown
     if isinstance(cell.value, bool | int | float):
-        return cell.value
-    if not _NUMBER.fullmatch(text) or sum(map(str.isdigit, text)) > _MAX_DIGITS:
-        return text
-    return float(text) if "." in text else int(text)
+        return cell.value, shown
+    if match is None or (sign == "(") != text.endswith(")") or sum(map(str.isdigit, text)) > _MAX_DIGITS:
+        return text, ""
+    digits = "-" * bool(sign) + re.sub(r"\D", "", whole)
+    return (float(f"{digits}.{decimals}") if decimals else int(digits)), shown
 
 
 def _is_held(value: float) -> bool:

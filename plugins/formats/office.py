@@ -10,18 +10,16 @@ from engine import (
     CorruptInput,
     FileFormat,
     Signature,
-    TooLarge,
     hookimpl,
     lazy_imports,
 )
-from plugins._office import compound_file, documents
+from plugins._office import compound_file, documents, limits
 from plugins._office.libreoffice import LIBREOFFICE, Filter
 from plugins._text import zip_archives
 
 with lazy_imports():
     from lxml import etree
 
-_MAX_TAGS = 3_000_000
 _ESCAPED = re.compile(rb"\\[\\{}]")
 
 
@@ -125,10 +123,14 @@ TO_PPTX = Filter("Impress MS PowerPoint 2007 XML", "pptx")
 _SLIDES = ((PPTX, TO_PPTX), (ODP, Filter("impress8", "odp")))
 
 
-def _check_lengths(data: bytes) -> bytes:
-    """The file itself. Raises CorruptInput for binary data that is longer than the file: LibreOffice would hang."""
+def _check_rtf(data: bytes) -> bytes:
+    """The file itself. Raises TooLarge, and CorruptInput for binary data that is longer than the file.
+
+    LibreOffice would hang.
+    """
     if any(int(length) > len(data) for length in re.findall(rb"\\bin *0*(\d{1,18})", data)):
         raise CorruptInput("The file states a wrong length of its binary data.")
+    limits.check_rtf(data)
     return data
 
 
@@ -142,16 +144,14 @@ def _check_content(data: bytes) -> bytes:
     try:
         with zip_archives.open_checked(data, limit_markup=True) as archive:
             content = archive.read("content.xml")
-        if content.count(b"<") > _MAX_TAGS:
-            message = f"The document has more than {_MAX_TAGS} tags."
-            raise TooLarge(message, reason="elements", details={"max_elements": _MAX_TAGS})
+        limits.check_odt(content)
         etree.fromstring(content, etree.XMLParser(resolve_entities="internal", no_network=True))
     except (KeyError, BadZipFile, zlib.error, etree.XMLSyntaxError) as error:
         raise CorruptInput("The document is damaged, or nested too deeply.") from error
     return data
 
 
-CHECKS = ((ODT, _check_content), (RTF, _check_lengths))
+CHECKS = ((ODT, _check_content), (RTF, _check_rtf))
 """Formats whose files are checked before LibreOffice opens them."""
 
 

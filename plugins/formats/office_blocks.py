@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import BadZipFile, ZipFile
@@ -20,7 +21,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Comments, Markup, Password
+from engine.option_types import Comments, Landscape, Margin, Markup, PageSize, Password
 from plugins._blocks import pandoc, pictures
 from plugins._blocks.pandoc import PANDOC
 from plugins._blocks.pandoc_reading import Reader
@@ -28,6 +29,7 @@ from plugins._office import documents, libreoffice
 from plugins._office.documents import COST
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text import zip_archives
+from plugins._text.paper import MARGIN, POINTS, Paper, check_margin
 from plugins.formats.ebooks import EPUB
 from plugins.formats.office import CHECKS, DOC, DOCX, ODT, TO_DOCX
 
@@ -46,8 +48,10 @@ MODULES = (
 )
 TEMPLATE = "documents"
 
+_PAGE_SIZE = "a4"
 _UNTITLED = "Untitled"
 _UNKNOWN_LANGUAGE = "und"
+_writes = partial(conversion, loss=Loss.DETAIL, cost=2, programs=pandoc.PROGRAMS, isolated=True)
 
 
 def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
@@ -100,19 +104,46 @@ def _picture(archive: ZipFile, path: str) -> tuple[bytes, str] | None:
 def _declare_writer(format: FileFormat, writer: str, held: frozenset[str]) -> AnyConversion:
     """The step that writes a format with pictures of the media types `held`."""
 
-    @conversion(BLOCKS, format, loss=Loss.DETAIL, cost=2, programs=pandoc.PROGRAMS, isolated=True)
+    @_writes(BLOCKS, format)
     def write(document: Blocks) -> bytes:
-        if format is EPUB:  # a book must have a title and a language
-            heading = next((one for one in document.content if isinstance(one, blocks.Heading)), None)
-            title = document.title or "".join(blocks.plain_texts([heading] if heading else [])) or _UNTITLED
-            document = replace(document, title=title, language=document.language or _UNKNOWN_LANGUAGE)
-        with TemporaryDirectory() as name:
-            page_break = {"t": "RawBlock", "c": pandoc_results.PAGE_BREAKS[writer]}
-            tree = pandoc_writing.Writer(Path(name), held, page_break).write(document)
-            data = pandoc.write(tree, writer, Path(name))
-        return pandoc_results.edit(data, writer, document, has_title=pandoc_writing.starts_with_title(document))
+        return _write(document, format, writer, held)
 
     return write
+
+
+@_writes(BLOCKS, DOCX)
+def write_docx(
+    document: Blocks,
+    *,
+    page_size: PageSize | None = None,
+    landscape: Landscape | None = None,
+    margin: Margin | None = None,
+) -> bytes:
+    """Text with styles. Its pages are those of a document that has some, otherwise A4."""
+    sides = document.page_size
+    if page_size or sides is None:
+        sides = Paper.of(page_size or _PAGE_SIZE, False, 0).points
+    is_wide = sides[0] > sides[1] if landscape is None else landscape
+    short, long = sorted(sides)
+    margins = document.margins
+    if margin is not None or margins is None:
+        margin = MARGIN if margin is None else margin
+        check_margin(margin * POINTS, short)
+        margins = (margin * POINTS,) * 4
+    document = replace(document, page_size=(long, short) if is_wide else (short, long), margins=margins)
+    return _write(document, DOCX, "docx", pictures.OF_OFFICE)
+
+
+def _write(document: Blocks, format: FileFormat, writer: str, held: frozenset[str]) -> bytes:
+    if format is EPUB:  # a book must have a title and a language
+        heading = next((one for one in document.content if isinstance(one, blocks.Heading)), None)
+        title = document.title or "".join(blocks.plain_texts([heading] if heading else [])) or _UNTITLED
+        document = replace(document, title=title, language=document.language or _UNKNOWN_LANGUAGE)
+    with TemporaryDirectory() as name:
+        page_break = {"t": "RawBlock", "c": pandoc_results.PAGE_BREAKS[writer]}
+        tree = pandoc_writing.Writer(Path(name), held, page_break).write(document)
+        data = pandoc.write(tree, writer, Path(name))
+    return pandoc_results.edit(data, writer, document, has_title=pandoc_writing.starts_with_title(document))
 
 
 @hookimpl
@@ -122,7 +153,7 @@ def conversions() -> list[AnyConversion]:
     return [
         _declare_reader(DOCX),
         *(_declare_reader(*one) for one in ((DOC,), *CHECKS) if LIBREOFFICE.present),
-        _declare_writer(DOCX, "docx", pictures.OF_OFFICE),
+        write_docx,
         _declare_writer(ODT, "odt", pictures.OF_OFFICE),
         _declare_writer(EPUB, "epub3", pictures.OF_BOOKS),
     ]

@@ -4,6 +4,7 @@ import re
 import struct
 from base64 import b64decode
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -366,6 +367,20 @@ def test_a_password_opens_all_of_a_file(tmp_path: Path) -> None:
         convert(file, "pdf", "file.docx", password="Secret")
 
 
+_SLOW_IN_RTF = (
+    (rb"\cellx1", 5_001),
+    (rb"\row", 10_001),
+    (rb"\par ", 100_001),
+    (rb"\red1;", 4_001),
+    (rb"\sbasedon0", 20_001),
+    (rb"{\*\bkmkstart a}", 5_001),
+)
+
+
+def _rtf(code: bytes, count: int) -> bytes:
+    return rb"{\rtf1 " + count * code + b"}"
+
+
 @pytest.mark.parametrize(
     ("make", "error", "reason"),
     [
@@ -379,12 +394,15 @@ def test_a_password_opens_all_of_a_file(tmp_path: Path) -> None:
         (lambda: opendocument("text", "", {"content.xml": _ENTITIES}), CorruptInput, "corrupt_input"),
         (lambda: odt("<text:span>" * 300 + "</text:span>" * 300), CorruptInput, "corrupt_input"),
         (lambda: odt("<text:s/>" * 3_000_000), TooLarge, "elements"),
+        (lambda: odt("<text:note/>" * 5_001), TooLarge, "elements"),
+        *((partial(_rtf, code, count), TooLarge, "elements") for code, count in _SLOW_IN_RTF),
         (lambda: zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
         (lambda: docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
     ],
     ids=[
         *("truncated", "truncated_rtf", "open_group", "truncated_xls", "wrong_length", "wrong_length_after_zeros"),
-        *("no_content", "entities", "nested", "tags", "markup_bomb", "picture_bomb"),
+        *("no_content", "entities", "nested", "tags", "notes"),
+        *("cells", "rows", "paragraphs", "colors", "styles", "bookmarks", "markup_bomb", "picture_bomb"),
     ],
 )
 def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(

@@ -118,6 +118,52 @@ def test_cells_that_are_aligned_are_a_table() -> None:
     assert (_cells(table), table["header_rows"]) == (rows, 1)
 
 
+def test_a_head_and_rows_with_narrow_gaps_are_in_their_table() -> None:
+    made = pymupdf.open()
+    _page(made, (50, 100, "Date"), (90, 100, "Text"), (202, 100, "Debit Credit"), (260, 100, "Balance"))
+    body = [["01.06.", "Rent", "", "7.00", "9.00"], ["02.06.", "Shop", "-5.00", "", "4.00"]] * 2
+    for y, row in enumerate(body, 1):
+        for left, text in zip((50, 90, 200, 230, 265), row, strict=True):
+            made[0].insert_text((left, 100 + 13 * y), text, fontsize=_SIZE)
+
+    (table,) = _blocks(made)
+
+    assert _cells(table) == [["Date", "Text", "Debit", "Credit", "Balance"], *body]
+
+
+def test_lines_of_a_cell_are_in_the_nearest_row() -> None:
+    places = [(50, 100, "1"), (90, 100, "one"), (250, 100, "1.00"), (90, 120, "two which is"), (50, 131, "2")]
+    places += [
+        (90, 131, "long"),
+        (250, 131, "2.00"),
+        (90, 150, "three, in the"),
+        (50, 155.5, "3"),
+        (250, 155.5, "3.00"),
+    ]
+    made = pymupdf.open()
+    _page(made, *places, (90, 161, "middle"), (50, 180, "4"), (90, 180, "four"), (250, 180, "4.00"))
+
+    (table,) = _blocks(made)
+
+    texts = ["one", "two which is long", "three, in the middle", "four"]
+    assert _cells(table) == [[str(number), text, f"{number}.00"] for number, text in enumerate(texts, 1)]
+
+
+def test_a_table_goes_on_on_the_next_pages() -> None:
+    head = ["Date", "Text", "Amount"]
+    rows = [[f"{day:02}.06.2026", f"Text {day}", f"{day}.00"] for day in (1, 2, 3, 5, 8, 13, 19, 20, 22)]
+    made = pymupdf.open()
+    for start in (0, 3, 6):
+        _page(made)
+        for y, row in enumerate([head, *rows[start : start + 3]]):
+            for left, text in zip((50, 150, 250), row, strict=True):
+                made[-1].insert_text((left, 40 + 13 * y), text, fontsize=_SIZE)
+    result = convert(made.tobytes(), "json")
+
+    (table,) = json.loads(result.data)["blocks"]
+    assert (_cells(table), codes(result)) == ([head, *rows], set())
+
+
 def test_headers_footers_and_numbers_of_pages_are_left_out() -> None:
     made = pymupdf.open()
     for number in range(1, 5):
@@ -179,6 +225,27 @@ def test_pages_of_docx_have_the_size_margins_and_letters_of_most_pages() -> None
     assert margins
     assert [round(int(margin) / 20) for margin in margins.groups()] == [50, 40, 50, 40]
     assert '<w:sz w:val="18"' in archive.read("word/styles.xml").decode().partition("</w:rPrDefault>")[0]
+
+
+@pytest.mark.skipif(not PANDOC.present, reason="Pandoc is not installed")
+@pytest.mark.parametrize(
+    ("source", "options", "size", "margin"),
+    [
+        ("md", {}, (11906, 16838), 1134),
+        ("md", {"page_size": "a5", "landscape": True, "margin": 10.0}, (11906, 8391), 567),
+        ("pdf", {"landscape": False, "margin": 0.0}, (6000, 12000), 0),
+        ("pdf", {"page_size": "a5"}, (8391, 11906), 1000),
+    ],
+)
+def test_pages_of_docx_are_a4_or_as_the_options_say(
+    source: str, options: dict[str, Any], size: tuple[int, int], margin: int
+) -> None:
+    made = pymupdf.open()
+    made.new_page(width=600, height=300).insert_text((50, 100), "text")
+    data = made.tobytes() if source == "pdf" else b"text"
+    document = ZipFile(BytesIO(convert(data, "docx", f"a.{source}", **options).data)).read("word/document.xml").decode()
+    assert f'<w:pgSz w:w="{size[0]}" w:h="{size[1]}"' in document
+    assert f'<w:pgMar w:left="{margin}"' in document
 
 
 def test_notes_stand_at_their_marks() -> None:

@@ -1,6 +1,7 @@
 """Sheets as tables: values and their types, hidden sheets, merged cells, boxes of text, and JSON."""
 
 import json
+import re
 from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
@@ -125,6 +126,27 @@ def test_xlsx_has_numbers_and_merged_cells() -> None:
     assert '<mergeCell ref="A1:B2"/>' in cells
     assert all(value in cells for value in ("<v>1.5</v>", "<v>2</v>", ">007<", ">=A1<"))
     assert "<f>" not in cells
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected", "changed"),
+    [
+        (("1,234", "4,512,300", "(1,234.50)", "\u22121", "007", "1,23"), (1234, 4512300, -1234.5, -1), 4),
+        (("1.234", "1.234,56", "-0,5", "12.5", "01.06.2026"), (1234, 1234.56, -0.5), 3),
+        (("1 234,56", "1\u202f234\u202f567,8", "1 234", "6 601 234", "2,"), (1234.56, 1234567.8), 2),
+        (("1,234", "1.5", "2,5"), (1.5,), 0),
+    ],
+)
+def test_numbers_are_read_in_the_notation_of_most(
+    texts: tuple[str, ...], expected: tuple[float, ...], changed: int
+) -> None:
+    markup = "<!DOCTYPE html><table>" + "".join(f"<tr><td>{text}" for text in texts) + "</table>"
+    result = convert(markup.encode(), "xlsx")
+    numbers = re.findall(r'<c r="\w+"(?: s="\d+")?><v>([^<]*)', _cells(result.data))
+    assert [*map(float, numbers)] == [*expected]
+    messages = [f"{changed} texts are read as numbers, such as {texts[0]}."] if changed else []
+    assert [one.message for one in result.outcome.warnings] == messages
+    assert "<v>1234.56</v>" not in _cells(sheets.write(Blocks((Table([(Cell("1,234.56"),)], name="Sheet1"),))))
 
 
 def test_a_document_without_tables_is_told() -> None:

@@ -7,11 +7,12 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
 from engine import Blocks, FidelityWarning, blocks
-from engine.blocks import Code, Heading, Paragraph, Picture, Run, Table
+from engine.blocks import Cell, Code, Heading, Paragraph, Picture, Run, Table
 from engine.mupdf import pymupdf
 from plugins._pdf.text import tables, texts
 from plugins._pdf.text.joining import Joiner, stripped
@@ -34,7 +35,8 @@ from plugins._pdf.text.texts import Block, Line
 
 _HEAD = 0.12  # of the height of a page, in which headers and footers stand
 _REPEATED = 3  # pages with the same line at the same place
-_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+_DIGITS = re.compile(r"\d+")
+_ROMAN = re.compile(r"\b[ivxlc]+\b")
 _LARGER = 1.12  # than most of the text: the size of a heading
 _MAX_HEADING = 200  # characters
 _MAX_HEADING_LINES = 3
@@ -102,7 +104,14 @@ class _Reader:
     def read(self, source: Counter[str]) -> Blocks:
         """The document. `source` are the words that it must have."""
         self._leave_out_repeated()
-        parts = [*chain.from_iterable(map(self._page_parts, range(len(self._pages))))]
+        parts: list[Text | Item] = []
+        for number in range(len(self._pages)):
+            placed = [*self._page_parts(number)]
+            if parts and placed and (joined := _joined(parts[-1], placed[0])) is not None:
+                parts[-1], repeated = joined
+                self._left_out += blocks.words(cell.text for cell in repeated)
+                del placed[0]
+            parts += placed
         self._set_levels([one for one in parts if isinstance(one, Text)])
         content = _resolved(tuple(self._assembled(parts)), self._headings)
         found = blocks.words(blocks.plain_texts(content)) + self._left_out + self._joiner.divided
@@ -156,17 +165,19 @@ class _Reader:
 
     def _leave_out_repeated(self) -> None:
         """Removes headers, footers and page numbers: lines that several pages have at the same place."""
-        places: dict[tuple[str, int], list[tuple[int, Line]]] = {}
+        places: dict[tuple[object, ...], list[tuple[int, Line]]] = {}
         for number, (_, parts) in enumerate(self._pages):
             _, top, _, bottom = parts.box
             edge = (bottom - top) * _HEAD
             for line in lines_of(parts.blocks):
                 is_outside = line.box[3] < top + edge or line.box[1] > bottom - edge
                 if is_outside and line.size <= self._usual * _LARGER:
-                    key = _DIGITS.sub("#", line.text.strip()), round(line.box[1] / 4)
-                    places.setdefault(key, []).append((number, line))
+                    for key in _repeatable(line.text.strip(), number):
+                        places.setdefault((*key, round(line.box[1] / 4)), []).append((number, line))
         repeated = [found for found in places.values() if len({number for number, _ in found}) >= _REPEATED]
         removed = {id(line) for found in repeated for _, line in found}
+        for _, parts in self._pages:
+            removed -= tables.heads(lines_of(parts.blocks), removed)
         if not removed:
             return
         for _, parts in self._pages:
@@ -181,10 +192,11 @@ class _Reader:
         """The paragraphs, tables and pictures of a page in reading order."""
         page, parts = self._pages[number]
         lines = lines_of(parts.blocks)
-        found = tables.ruled(parts.drawn, lines, lambda line: _words(page, line), self._joiner)
+        split = partial(_words, page)
+        found = tables.ruled(parts.drawn, lines, split, self._joiner)
         kept = {id(line) for line in lines}
         for candidates in self._zones(parts.blocks, kept):
-            for item, used in tables.aligned(candidates, self._joiner):
+            for item, used in tables.aligned(candidates, split, self._joiner):
                 found.append(item)
                 kept.difference_update(map(id, used))
         rest = [block_of(tuple(line for line in block.lines if id(line) in kept)) for block in parts.blocks]
@@ -336,6 +348,14 @@ class _Reader:
         return (replace(run, code=False) if self._is_all_code else run for run in runs)
 
 
+def _repeatable(text: str, page: int) -> Iterator[tuple[object, ...]]:
+    """What headers and footers have in common: their text, but for a number that grows as that of the page does."""
+    numbers = [*map(int, _DIGITS.findall(text))]
+    yield text if numbers else _ROMAN.sub("#", text), ""
+    for index, number in enumerate(numbers):
+        yield _DIGITS.sub("#", text), index, number - page
+
+
 def _letters(words: Counter[str]) -> Counter[str]:
     """How often each character stands in words."""
     return Counter(chain.from_iterable(words.elements()))
@@ -353,6 +373,15 @@ def _words(page: pymupdf.Page, line: Line) -> list[Line]:
     if "".join(one[4] for one in inside) != "".join(line.text.split()):
         return [line]
     return [Line(one[:4], (replace(line.runs[0], text=one[4]),), line.size) for one in inside]
+
+
+def _joined(above: Text | Item, below: Text | Item) -> tuple[Item, tuple[Cell, ...]] | None:
+    """A table that goes on on the next page, where its head is repeated, and that head. None for anything else."""
+    first, rest = (one.block if isinstance(one, Item) else None for one in (above, below))
+    if not isinstance(first, Table) or not isinstance(rest, Table) or first.rows[0] != rest.rows[0]:
+        return None
+    head = first.rows[0]
+    return Item(below.box, replace(first, rows=[*first.rows, *rest.rows[1:]])), head
 
 
 def _is_float(one: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -26,13 +26,16 @@ _NEAR = 3.0  # points between rules that touch
 _MAX_RULES = 3000
 _MAX_CELLS = 20_000
 _MIN_ROWS = 3  # of a table without rules
+_MIN_COLUMNS = 3  # of a head that only its columns show
 _BLANK = 0.15  # of the size of the font, between words
 _CLOSING = ".,;:!?)]"
 _SMALL = 0.85  # of the size of the text before: smaller text is raised or lowered
 _GAP = 0.6  # of the size of the font, between columns
 _PITCH = 2.5  # of the height of a line, between rows
+_HEAD_WORDS = 2  # in the name of a column, on average
 _WORDS = 3.0  # in a line of running text, on average
 _NUMBER = re.compile(r"[^\w]*\d[\d.,:/%\s-]*[^\w]*$")
+_CLOSE = 0.2  # of the size of the font, between lines of a cell
 _DENSE = 0.3  # of the cells of a table without rules have text
 MARK = re.compile(
     r"(?P<bullet>[\u2022\u25e6\u25aa\u25ab\u2023\u25cf\u25cb\u25a0\u25a1\u2756\u27a2\u27a4\u2713\u2714\u00b7\u2219"
@@ -286,13 +289,28 @@ def _is_bold(cell: Cell) -> bool:
 
 def in_rows(lines: Iterable[Line]) -> list[Line]:
     """The lines from top to bottom; those beside each other become one."""
+    return [_beside(sorted(row, key=lambda one: one.box[0])) for row in _rows(lines)]
+
+
+def _rows(lines: Iterable[Line]) -> list[list[Line]]:
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda one: _center(one.box)[1]):
         if rows and _same_row(rows[-1][0], line):
             rows[-1].append(line)
         else:
             rows.append([line])
-    return [_beside(sorted(row, key=lambda one: one.box[0])) for row in rows]
+    return rows
+
+
+def heads(lines: Iterable[Line], repeated: Set[int]) -> set[int]:
+    """The ids of those of the repeated lines that are a row above other rows of a table."""
+    return {
+        id(line)
+        for above, row in pairwise(_rows(lines))
+        if min(len(above), len(row)) >= _MIN_COLUMNS and _is_near(above, row)
+        for line in above
+        if not all(id(one) in repeated for one in row)
+    }
 
 
 def _same_row(first: Line, second: Line) -> bool:
@@ -318,45 +336,68 @@ def surrounding(boxes: Iterable[Box]) -> Box:
     return min(lefts), min(tops), max(rights), max(bottoms)
 
 
-def aligned(candidates: Sequence[Line], joiner: Joiner) -> list[tuple[Item, list[Line]]]:
+def aligned(candidates: Sequence[Line], split: Split, joiner: Joiner) -> list[tuple[Item, list[Line]]]:
     """The tables without rules, each with its lines: rows whose cells stand below each other."""
-    rows: list[list[Line]] = []
-    for line in sorted(candidates, key=lambda one: _center(one.box)[1]):
-        if rows and _same_row(rows[-1][0], line):
-            rows[-1].append(line)
-        else:
-            rows.append([line])
     found = []
-    for group in _runs_of_rows(rows):
-        lines = [line for row in group for line in row]
-        columns = _column_boxes(lines)
-        table = _aligned_table(group, columns, joiner)
+    for group in _runs_of_rows(_rows(candidates), split):
+        lines = [line for row in group.rows for line in row]
+        table = _aligned_table(group.cells, group.columns, joiner)
         if table is not None:
             found.append((Item(surrounding(line.box for line in lines), table), lines))
     return found
 
 
-def _runs_of_rows(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
-    """Groups of neighboring rows of which the first and the last have several cells, that have common gaps."""
-    groups: list[list[list[Line]]] = []
-    columns: list[Interval] = []  # of the last group
-    width = 0  # cells of its longest row
-    for row in rows:
-        if groups and width > 1 and _is_near(groups[-1][-1], row):
-            common = _column_boxes(row, columns)
-            if len(common) >= max(2, width):
-                groups[-1].append(row)
-                columns = common
-                width = max(width, len(row))
-                continue
-        groups.append([row])
-        columns = _column_boxes(row)
-        width = len(row)
+@dataclass
+class _Group:
+    """Neighboring rows that have common gaps: their lines, these or their words as cells, and the columns."""
+
+    rows: list[list[Line]]
+    cells: list[list[Line]]
+    columns: list[Interval]
+    has_head: bool = False
+
+    def add(self, row: list[Line], split: Split) -> bool:
+        """Adds the row above. False if it has not the columns. Only in a head, gaps may be narrower."""
+        width = max(map(len, self.rows))
+        if width < 2 or self.has_head or not _is_near(row, self.rows[0]):
+            return False
+        cells = row
+        columns = _column_boxes(row, self.columns)
+        if len(columns) < len(self.columns) and self._is_head(words := [word for line in row for word in split(line)]):
+            self.has_head = True
+            cells = words
+            columns = self.columns
+        if len(columns) < max(2, width):
+            return False
+        self.rows.insert(0, row)
+        self.cells.insert(0, cells)
+        self.columns = columns
+        return True
+
+    def _is_head(self, words: Sequence[Line]) -> bool:
+        """Whether words name the columns, but perhaps the first, in few words each."""
+        named = {_nearest(self.columns, word) for word in words} | {0}
+        is_short = len(words) <= _HEAD_WORDS * len(self.columns)
+        return is_short and len(named) == len(self.columns) >= _MIN_COLUMNS and len(self.rows) >= _MIN_ROWS - 1
+
+
+def _nearest(columns: Sequence[Interval], line: Line) -> int:
+    """The index of the column in which a line is, or to which it is nearest."""
+    start, _, end, _ = line.box
+    return min(range(len(columns)), key=lambda one: max(columns[one][0], start) - min(columns[one][1], end))
+
+
+def _runs_of_rows(rows: Sequence[list[Line]], split: Split) -> list[_Group]:
+    """Groups of rows of which the first and the last have several cells."""
+    groups: list[_Group] = []
+    for row in reversed(rows):  # the rows below a head show its columns
+        if not groups or not groups[-1].add(row, split):
+            groups.append(_Group([row], [row], _column_boxes(row)))
     trimmed = []
-    for group in groups:
-        while group and len(group[-1]) < 2:
-            group.pop()
-        if sum(len(row) > 1 for row in group) >= _MIN_ROWS:
+    for group in reversed(groups):
+        while group.rows and len(group.cells[0]) < 2:
+            del group.rows[0], group.cells[0]
+        if sum(len(row) > 1 for row in group.cells) >= _MIN_ROWS:
             trimmed.append(group)
     return trimmed
 
@@ -380,17 +421,12 @@ def _column_boxes(lines: Iterable[Line], known: Sequence[Interval] = ()) -> list
 
 
 def _aligned_table(group: Sequence[list[Line]], columns: Sequence[Interval], joiner: Joiner) -> Table | None:
-    starts = [start for start, _ in columns]
-    cells: list[list[list[Line]]] = []
+    placed: list[list[list[Line]]] = []
     for row in group:
-        placed: list[list[Line]] = [[] for _ in columns]
+        placed.append([[] for _ in columns])
         for line in row:
-            placed[bisect(starts, line.box[0]) - 1].append(line)
-        if cells and _continues(placed, cells[-1]):
-            for cell, more in zip(cells[-1], placed, strict=True):
-                cell += more
-        else:
-            cells.append(placed)
+            placed[-1][_nearest(columns, line)].append(line)
+    cells = _with_continuations(placed)
     by_column = [[line for row in cells for line in row[column]] for column in range(len(columns))]
     if len(cells) < _MIN_ROWS or all(map(_is_running, by_column)):
         return None
@@ -403,13 +439,34 @@ def _aligned_table(group: Sequence[list[Line]], columns: Sequence[Interval], joi
     return _with_head(rows)
 
 
-def _continues(row: Sequence[list[Line]], above: Sequence[list[Line]]) -> bool:
-    """Whether a row has the next lines of cells of the row above: close below, without a first cell of its own."""
-    if row[0] or not all(cell for line, cell in zip(row, above, strict=True) if line):
-        return False
-    lines = [line for cell in row for line in cell]
+def _with_continuations(rows: Sequence[list[list[Line]]]) -> list[list[list[Line]]]:
+    """The rows, with lines of cells that stand alone in the row above or below, to which they are closer."""
+    joined: list[list[list[Line]]] = []
+    is_open = False  # the last row is the beginning of a cell of the next one
+    for index, row in enumerate(rows):
+        above = _distance(joined[-1], row) if joined else _PITCH
+        below = _distance(row, rows[index + 1]) if index + 1 < len(rows) else _PITCH
+        is_alone = not row[0] and sum(map(len, row)) == 1
+        if joined and (is_open or (is_alone and above <= min(below, _CLOSE) and _has_cells(joined[-1], row, above))):
+            is_open = is_open and is_alone
+            for cell, more in zip(joined[-1], row, strict=True):
+                cell += more
+            continue
+        joined.append([[*cell] for cell in row])
+        is_open = is_alone and below < min(above, _CLOSE) and _has_cells(rows[index + 1], row, below)
+    return joined
+
+
+def _distance(above: Sequence[list[Line]], below: Sequence[list[Line]]) -> float:
+    """The space between two rows in heights of a line, negative where they overlap."""
     bottom = max(line.box[3] for cell in above for line in cell)
-    return lines[0].box[1] - bottom < 0.2 * lines[0].size and len(lines) == 1
+    top, size = min((line.box[1], line.size) for cell in below for line in cell)
+    return (top - bottom) / size
+
+
+def _has_cells(row: Sequence[list[Line]], more: Sequence[list[Line]], distance: float) -> bool:
+    """Whether a row has the cells of another, or stands beside it, as the middle of a cell with two lines does."""
+    return distance < 0 or all(cell for cell, line in zip(row, more, strict=True) if line)
 
 
 def _is_running(lines: Sequence[Line]) -> bool:
