@@ -39,15 +39,15 @@ _OF_TILES = {"/PatternType", "/PaintType", "/TilingType", "/XStep", "/YStep"}
 _UNNEEDED = {"/AA", "/CIDSet"}
 
 
-def archived(document: Pdf, standard: str, param: str) -> bytes:
-    """The document in the standard `pdfa-2b` or `pdfa-3b`. Issues warnings for what it loses.
+def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> bytes:
+    """The document in the standard `pdfa-2b` or `pdfa-3b`. Issues warnings for what it loses beside what was asked for.
 
     Raises InvalidOption, reason `unsupported`, with what the validator has found. `param` is the name of the option.
     """
     if document.is_encrypted:
         FidelityWarning.issue("encryption_dropped", "The result is not encrypted: PDF/A does not permit that.")
     form_fields.remove_signatures(document)
-    if check_active_content(document, sanitize=True):
+    if check_active_content(document, sanitize=True) and not sanitize:
         FidelityWarning.issue("active_content", "Scripts, programs and other active content are not in the result.")
     document = _without_forms(open_pdf(saved(document, encryption=False)))
     flavour = standard.removeprefix("pdfa-")
@@ -93,9 +93,8 @@ def _without_forms(document: Pdf) -> Pdf:
     form = document.Root.get("/AcroForm")
     has_undrawn = any(_is_undrawn(one) for page in document.pages for one in as_list(page.obj.get("/Annots")))
     if has_undrawn or (isinstance(form, Dictionary) and as_list(form.get("/Fields"))):
-        FidelityWarning.issue(
-            "forms_dropped", "Form fields, and annotations without appearance, are drawn as they are."
-        )
+        message = "Form fields and annotations without appearance are drawn as they are, without texts of comments."
+        FidelityWarning.issue("forms_dropped", message)
         pages = set(range(len(document.pages)))
         document = form_fields.flatten_pages(document, pages, "", annotations=has_undrawn)
     if "/AcroForm" in document.Root:

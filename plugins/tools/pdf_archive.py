@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from engine import EncodedFile, lazy_imports, tool, transform
-from engine.option_types import InputPassword, Password, PdfStandard
+from engine import EncodedFile, Inherited, lazy_imports, tool, transform
+from engine.option_types import InputPassword, Password, PdfStandard, Sanitize
 from plugins.formats.pdf import PDF
 from plugins.tools import pdf_protect
 
@@ -24,15 +24,23 @@ Standard: TypeAlias = Annotated[
 
 
 @tool("pdf-archive", PDF, title="PDF for archives (PDF/A)", sources=(PDF,), isolated=True, encodes=True)
-def archive(data: bytes, *, standard: Standard = "pdfa-2b", password: Password | None = None) -> EncodedFile:
+def archive(
+    data: bytes, *, standard: Standard = "pdfa-2b", password: Password | None = None, sanitize: Sanitize = False
+) -> EncodedFile:
     """Makes a PDF that will look the same in the future: PDF/A, which is validated, or refused if it cannot be it."""
     document = documents.open_document(data, password)
     pages = len(document.pages)
-    return EncodedFile(archiving.archived(document, standard, "standard"), pages=pages)
+    return EncodedFile(archiving.archived(document, standard, "standard", sanitize=sanitize), pages=pages)
 
 
 @transform(PDF, after=pdf_protect.encrypt)
-def conform(data: bytes, *, pdf_standard: PdfStandard = "none", password: InputPassword | None = None) -> bytes:
+def conform(
+    data: bytes,
+    *,
+    pdf_standard: PdfStandard = "none",
+    password: InputPassword | None = None,
+    sanitize: Annotated[Sanitize, Inherited()] = False,
+) -> bytes:
     """Makes the result of a conversion conform to a standard."""
     with objects.open_pdf(data, password or "") as document:
-        return archiving.archived(document, pdf_standard, "pdf_standard")
+        return archiving.archived(document, pdf_standard, "pdf_standard", sanitize=sanitize)

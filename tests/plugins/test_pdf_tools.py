@@ -25,6 +25,9 @@ def test_every_tool_has_a_request() -> None:
     assert set(_REQUESTS) == {name for name in REGISTRY.tools if name.startswith("pdf-")}
 
 
+_CHANGING_ENCRYPTION = ("pdf-archive", "pdf-arrange", "pdf-merge", "pdf-protect", "pdf-unlock")
+
+
 @pytest.mark.parametrize("name", _WRITING)
 def test_results_are_valid(name: str) -> None:
     request = _REQUESTS[name]
@@ -61,7 +64,7 @@ def test_a_password_opens_the_file(name: str) -> None:
 
     for password in ("user", "owner"):
         result = _run(name, request, locked, password=password)
-        if name in _WRITING and name not in ("pdf-arrange", "pdf-merge", "pdf-unlock", "pdf-protect"):
+        if name in _WRITING and name not in _CHANGING_ENCRYPTION:
             for data in result.files.values():
                 with opened(data, "user") as read:
                     assert not read.allow.extract

@@ -40,7 +40,7 @@ def tool_requests() -> dict[str, ToolRequest]:
     form = document("A", 2, field(0, "name", String("Ann")), link(0, to=1))
     images = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
     return {
-        "pdf-archive": ToolRequest(one, same_pages=True),
+        "pdf-archive": ToolRequest((images,), same_pages=True),
         "pdf-arrange": ToolRequest((report, sample("png")), {"pages": _ARRANGEMENT}),
         "pdf-attach": ToolRequest(one, {}, {"attachments": b"a,b"}, same_pages=True),
         "pdf-auto-rotate": ToolRequest(one, same_pages=True),
