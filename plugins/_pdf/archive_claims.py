@@ -26,10 +26,11 @@ def claim_of(document: Pdf) -> dict[bytes, bytes]:
 def is_same_claim(document: Pdf, other: Pdf) -> bool:
     """Whether two documents have the same claim, and the same profiles of colors, or no claim."""
     claims = claim_of(document), claim_of(other)
-    return claims[0] == claims[1] and (not claims[0] or _profiles(document) == _profiles(other))
+    return claims[0] == claims[1] and (not claims[0] or profiles_of(document) == profiles_of(other))
 
 
-def _profiles(document: Pdf) -> list[bytes]:
+def profiles_of(document: Pdf) -> list[bytes]:
+    """The profiles of the output intents, which say what colors without a profile are."""
     intents = [intent.get("/DestOutputProfile") for intent in as_list(document.Root.get("/OutputIntents"))]
     return [profile.read_bytes() for profile in intents if isinstance(profile, Stream)]
 

@@ -13,7 +13,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, Stream, String, pdfa
 
 from engine import FidelityWarning, InvalidOption
 from plugins._color import profiles
-from plugins._pdf import font_repairs, form_fields
+from plugins._pdf import archive_claims, font_repairs, form_fields
 from plugins._pdf.active_content import check_active_content
 from plugins._pdf.attachments import read_attachments
 from plugins._pdf.name_trees import as_list
@@ -29,7 +29,7 @@ _BESIDE_PAGES = (
 _UNKNOWN_KEYS = re.compile(r"unrecognized key\(s\) (/.+) are not checked")
 _OF_TEX = "/PTEX."  # the first letters of private entries
 _STEP = re.compile(r"(/[^\s\[\]()]+)|\[(\d+)\]")
-_CMYK = "DeviceCMYK used with"
+_WITHOUT_INTENT = re.compile("Device(CMYK|RGB)(?= used with)")
 # What the validator says of shadings and patterns, which it does not look into.
 _OF_PATTERNS = re.compile(
     r"(shadings( \(sh\))?|patterns|/Pattern colour spaces) are not supported|pattern colour is not supported"
@@ -56,7 +56,7 @@ def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> byt
     _simplify(document)
     font_repairs.embed_standard(document)
     font_repairs.key_by_cid(document)
-    _warn_prepared(pdfa.prepare(document, flavour))
+    _warn_prepared(_prepared(document, flavour))
     data = _written(document, flavour)
     findings = _findings(data, flavour)
     for _ in range(_ATTEMPTS):
@@ -75,6 +75,14 @@ def _written(document: Pdf, flavour: str) -> bytes:
     file = BytesIO()
     document.save(file, **pdfa.resolve_save_kwargs(flavour))
     return file.getvalue()
+
+
+def _prepared(document: Pdf, flavour: str) -> pdfa.PrepareResult:
+    """Prepares the document with its own output intent if that is valid, otherwise sRGB."""
+    own = archive_claims.profiles_of(document)
+    with suppress(ValueError):
+        return pdfa.prepare(document, flavour, output_intent=own[0] if own else "sRGB")
+    return pdfa.prepare(document, flavour)
 
 
 def _warn_prepared(prepared: pdfa.PrepareResult) -> None:
@@ -144,9 +152,11 @@ def _simplify(document: Pdf) -> None:
 
 
 def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str) -> bool:
-    """Makes CMYK the output intent, or removes entries that the validator does not know. Returns whether it could."""
-    if any(finding.message.startswith(_CMYK) for finding in findings):
+    """Gives colors a meaning, or removes entries that the validator does not know. Returns whether it could."""
+    needed = {match[0] for finding in findings if (match := _WITHOUT_INTENT.match(finding.message))}
+    if "DeviceCMYK" in needed:
         pdfa.prepare(document, flavour, output_intent=profiles.named("fogra39").data)
+    if needed:
         _define_rgb(document)
         return True
     removed = False

@@ -9,6 +9,8 @@ import pytest
 from pikepdf import pdfa
 
 from engine import InvalidOption
+from plugins._color import profiles
+from plugins._pdf import archive_claims
 from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import REGISTRY, document, field, opened, page_texts, saved
@@ -168,6 +170,20 @@ def test_inks_and_colors_keep_their_values() -> None:
 
     report = pdfa.validate_written(BytesIO(result.data), "2b")
     assert (report.findings, report.output_intent, result.codes) == ([], "CMYK", set())
+
+
+def test_the_output_intent_of_a_file_stays() -> None:
+    profile = profiles.named("adobe-rgb").data
+    with opened(_drawing(b"1 0 0 rg 0 0 50 50 re f")) as made:
+        intent = pikepdf.Dictionary(Type=pikepdf.Name.OutputIntent, S=pikepdf.Name.GTS_PDFA1)
+        intent.OutputConditionIdentifier = "Adobe RGB"
+        intent.DestOutputProfile = made.make_stream(profile, N=3)
+        made.Root.OutputIntents = [intent]
+        result = run_tool("pdf-archive", saved(made))
+
+    with opened(result.data) as archive:
+        assert archive_claims.profiles_of(archive) == [profile]
+    assert _claim(result.data) == 2
 
 
 @pytest.mark.parametrize(
