@@ -60,7 +60,12 @@ _HEAD = 4096
 _MAX_FONTS = 10
 _FONT_NAME = re.compile(rb"/FontName/[A-Z]{6}\+([^/\s]+)")
 _SAME_METRICS = frozenset(  # by fontconfig; LibreOffice knows those of Arial, Calibri, Cambria and others itself
-    {("Helvetica", "Nimbus Sans"), ("Times", "Nimbus Roman"), ("Courier", "Nimbus Mono PS")}
+    {
+        *(("Helvetica", "Nimbus Sans"), ("Nimbus Sans L", "Nimbus Sans"), ("Bitstream Vera Sans", "DejaVu Sans")),
+        *(("Times", "Nimbus Roman"), ("Nimbus Roman No9 L", "Nimbus Roman"), ("Bitstream Vera Serif", "DejaVu Serif")),
+        *(("Courier", "Nimbus Mono PS"), ("Nimbus Mono L", "Nimbus Mono PS")),
+        ("Bitstream Vera Sans Mono", "DejaVu Sans Mono"),
+    }
 )
 _TAG = re.compile(rb"<[^<>]*>")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -174,8 +174,11 @@ _PROFILE: Mapping[str, str] = MappingProxyType(
 )
 _MACRO_URL = "macro:///Standard.Conversion.Main()"
 _DID_NOT_START = 1  # exit code of the process
-# The log of fontconfig: the family that LibreOffice asks for, before its alternatives, and the one that it gets.
-_FAMILY = re.compile(r'^(Match P|P)attern has.*\n\tfamily: "([^"]+)"', re.MULTILINE)
+# The log of fontconfig: the family that LibreOffice asks for, before its alternatives, and the one that it gets. It
+# asks with a charset for characters that a font lacks, also one that is installed.
+_REQUEST = "\nMatch Pattern has "
+_FAMILY = re.compile(r'\n\tfamily: "([^"]+)"')
+_CHARACTERS = "\n\tcharset: "
 
 
 class Filter(NamedTuple):
@@ -247,7 +250,7 @@ def _try(data: bytes, extension: str, filter_: Filter, password: str | None, fon
         status, messages = _run(folder, variables)
         result = folder / f"result.{filter_.extension}"
         if result.exists():
-            return Written(result.read_bytes(), dict(_substituted(messages)))
+            return Written(result.read_bytes(), _substituted(messages))
         if (folder / "missing").exists():
             message = f"The workbook has no sheet {filter_.sheet}."
             raise InvalidOption(message, reason="out_of_range", param="sheet")
@@ -285,11 +288,12 @@ def _run(folder: Path, variables: Mapping[str, str]) -> tuple[int, str]:
         return process.returncode, messages.read()
 
 
-def _substituted(messages: str) -> Iterator[tuple[str, str]]:
-    """The families that were asked for, and those that took their place."""
-    asked = ""
-    for match in _FAMILY.finditer(messages):
-        if match[1] == "Match P":
-            asked = match[2]
-        elif asked != match[2]:
-            yield asked, match[2]
+def _substituted(messages: str) -> dict[str, str]:
+    """The families that were asked for and are not installed, and those that took their place."""
+    missing: dict[str, str] = {}
+    for block in messages.split(_REQUEST)[1:]:
+        request, _, answer = block.partition("\n\n")
+        asked, found = _FAMILY.search(request), _FAMILY.search(answer)
+        if asked and found and asked[1] != found[1] and (asked[1] in missing or _CHARACTERS not in request):
+            missing[asked[1]] = found[1]
+    return missing

@@ -106,6 +106,13 @@ ODP = FileFormat(
     sniff=documents.sniff_opendocument("presentation"),
     is_complete=zip_archives.is_complete,
 )
+ODG = FileFormat(
+    "odg",
+    media_type="application/vnd.oasis.opendocument.graphics",
+    extensions=("odg", "otg"),
+    sniff=documents.sniff_opendocument("graphics"),
+    is_complete=zip_archives.is_complete,
+)
 VSDX = FileFormat(
     "vsdx",
     media_type="application/vnd.ms-visio.drawing.main+xml",

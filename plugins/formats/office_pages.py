@@ -23,7 +23,7 @@ from engine.option_types import (
 from plugins._office import documents
 from plugins._office.libreoffice import LIBREOFFICE, PROGRAMS, Filter
 from plugins._pdf.pages.reading import read_pages
-from plugins.formats.office import CHECKS, DOC, DOCX, ODP, ODS, PPT, PPTX, VSDX, XLS, XLSX
+from plugins.formats.office import CHECKS, DOC, DOCX, ODG, ODP, ODS, PPT, PPTX, VSDX, XLS, XLSX
 
 with lazy_imports():
     from engine.mupdf import pymupdf
@@ -151,5 +151,5 @@ def conversions() -> list[AnyConversion]:
         *(_text_printer(*one) for one in CHECKS),
         *map(_sheet_printer, (XLSX, XLS, ODS)),
         *map(_slide_printer, (PPTX, PPT, ODP)),
-        documents.reader(VSDX, Filter("draw_pdf_Export")),
+        *(documents.reader(format, Filter("draw_pdf_Export")) for format in (ODG, VSDX)),
     ]

@@ -146,3 +146,9 @@ def test_fonts_that_no_text_has_are_not_told() -> None:
 
     assert codes(convert(unused, "pdf")) == set()
     assert codes(convert(docx(font="Verdana"), "pdf")) == {"font_substituted"}
+
+
+@pytest.mark.parametrize(("text", "font"), [("\u1e6d", "Times New Roman"), ("a", "Bitstream Vera Serif")])
+def test_fonts_with_the_same_metrics_are_not_told(text: str, font: str) -> None:
+    """Also not if they lack a character, which another font has."""
+    assert codes(convert(docx(text, font=font), "pdf")) == set()

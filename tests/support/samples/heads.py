@@ -27,7 +27,7 @@ def _files() -> dict[str, bytes]:
     """A file of every built-in format that content shows."""
     packages = {"xlsx": "xl/workbook.xml", "pptx": "ppt/presentation.xml", "vsdx": "visio/document.xml"}
     streams = {"doc": "WordDocument", "xls": "Workbook", "ppt": "PowerPoint Document"}
-    kinds = {"odt": "text", "ods": "spreadsheet", "odp": "presentation"}
+    kinds = {"odt": "text", "ods": "spreadsheet", "odp": "presentation", "odg": "graphics"}
     return {
         **{name: sample(name) for name in sorted(FORMATS)},
         **{name: zipped({"[Content_Types].xml": "<Types/>", part: "<w/>"}) for name, part in packages.items()},
