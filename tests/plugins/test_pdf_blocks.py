@@ -132,7 +132,13 @@ def test_a_head_and_rows_with_narrow_gaps_are_in_their_table() -> None:
 
 
 def test_lines_of_a_cell_are_in_the_nearest_row() -> None:
-    places = [(50, 100, "1"), (90, 100, "one"), (250, 100, "1.00"), (90, 120, "two which is"), (50, 131, "2")]
+    places: list[tuple[float, float, str]] = [
+        (50, 100, "1"),
+        (90, 100, "one"),
+        (250, 100, "1.00"),
+        (90, 120, "two which is"),
+        (50, 131, "2"),
+    ]
     places += [
         (90, 131, "long"),
         (250, 131, "2.00"),
