@@ -279,7 +279,7 @@ def test_what_styles_of_written_documents_have(format: str, part: str, page_brea
 
 
 def test_a_damaged_document_is_refused() -> None:
-    with pytest.raises(CorruptInput):
+    with pytest.raises(CorruptInput, match="The document is damaged"):
         convert(docx(parts={"word/document.xml": "<w:document>"}), "json")
 
 
