@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -31,10 +32,11 @@ from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text import zip_archives
 from plugins._text.paper import MARGIN, POINTS, Paper, check_margin
 from plugins.formats.ebooks import EPUB
-from plugins.formats.office import CHECKS, DOC, DOCX, ODT, TO_DOCX
+from plugins.formats.office import CHECKS, DOC, DOCX, ODT, RTF, TO_DOCX
 
 with lazy_imports():
     from plugins._blocks import docx_text, pandoc_results, pandoc_writing
+    from plugins._office import rtf_text
     from plugins._pdf import passwords
 
 MODULES = (
@@ -43,6 +45,7 @@ MODULES = (
     "plugins._blocks.pandoc_results",
     "plugins._blocks.pandoc_writing",
     "plugins._blocks.docx_markup",
+    "plugins._office.rtf_text",
     "plugins._text.markup",
     "encodings.cp437",
 )
@@ -69,21 +72,24 @@ def _declare_reader(format: FileFormat, prepare: Callable[[bytes], bytes] = byte
         data: bytes, *, password: Password | None = None, markup: Markup = "final", comments: Comments = False
     ) -> Blocks:
         """Headings, paragraphs, lists, tables, pictures and notes. Headers and footers of pages are left out."""
+        source: Counter[str] = Counter()
         if format is not DOCX or documents.is_encrypted(data):
+            source = rtf_text.words(data) if format is RTF else source
             data = documents.convert(prepare(data), format, TO_DOCX, password).data
         elif password:
             passwords.warn_unused()
-        return _read(data, markup, comments=comments)
+        return _read(data, markup, comments=comments, source=source)
 
     return read
 
 
-def _read(data: bytes, markup: Markup, *, comments: bool) -> Blocks:
+def _read(data: bytes, markup: Markup, *, comments: bool, source: Counter[str]) -> Blocks:
+    """The structure of DOCX. `source` are the words that it must have apart from its own."""
     with zip_archives.open_checked(data, limit_markup=True) as archive:
         prepared = docx_text.prepare(archive, markup, comments=comments)
         reader = Reader(lambda path: _picture(archive, path), markup, comments)
         document = reader.read(pandoc.read(prepared.data, DOCX.name))
-    blocks.warn_dropped_text(prepared.words, blocks.words(blocks.plain_texts(document.content)))
+    blocks.warn_dropped_text(prepared.words | source, blocks.words(blocks.plain_texts(document.content)))
     known = prepared.properties
     return replace(
         known, content=document.content, title=document.title or known.title, authors=document.authors or known.authors

@@ -11,6 +11,7 @@ from engine import AnyConversion, Blocks, CorruptInput, TimedOut, TooLarge
 from engine.blocks import Break, Cell, Heading, ItemList, ListItem, Paragraph, Picture, Run, Table
 from plugins._blocks import pandoc
 from plugins._blocks.pandoc import PANDOC
+from plugins._office.libreoffice import LIBREOFFICE
 from plugins._pixels.pillow import encode
 from plugins.formats.office_blocks import conversions
 from tests.support.results.conversions import codes, convert
@@ -183,6 +184,22 @@ def test_paragraphs_whose_end_is_deleted_are_joined(markup: str, texts: list[str
     assert [block["runs"][0]["text"] for block in _blocks(data, markup=markup)] == texts
 
 
+@pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        (rb"a\par\pard\intbl\itap50 lost\nestcell\cell\row", ["1 of 2 words are not in the result: lost."]),
+        (rb"caf\'e9s na\u239?ve don\'92t wo\b rd\b0  sec\-ond{\*\x y}{\v z}{\field{\*\fldinst PAGE}{\fldrslt 9}}", []),
+        (rb"{\header top}{\info{\title t}}kept", []),
+        (rb"{\deleted gone}kept", []),
+    ],
+    ids=["lost", "shown", "apart", "deleted"],
+)
+def test_words_of_rtf_that_libreoffice_leaves_out_are_told(text: bytes, warnings: list[str]) -> None:
+    result = convert(rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}" + text + b"}", "txt")
+    assert [one.message for one in result.outcome.warnings] == warnings
+
+
 def test_the_strict_variant_is_read() -> None:
     strict = "http://purl.oclc.org/ooxml/wordprocessingml/main"
     data = docx(parts={"word/document.xml": _part("strict").replace(_W, strict)})
@@ -262,7 +279,7 @@ def test_what_styles_of_written_documents_have(format: str, part: str, page_brea
 
 
 def test_a_damaged_document_is_refused() -> None:
-    with pytest.raises(CorruptInput):
+    with pytest.raises(CorruptInput, match="The document is damaged"):
         convert(docx(parts={"word/document.xml": "<w:document>"}), "json")
 
 
