@@ -20,7 +20,7 @@ from msoffcrypto.format.ooxml import OOXMLFile
 from engine import ConversionError, CorruptInput, InvalidOption, OptionValue, TooLarge, UnknownFormat
 from engine.executor import LocalExecutor, Task
 from engine.registry import load_registry
-from plugins._office import references
+from plugins._office import limits, references
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text.zip_archives import open_checked
 from tests.support.executors.isolated import FileJob, run_files
@@ -423,6 +423,10 @@ def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
 
     assert raised.value.reason == reason
     assert not isinstance(raised.value.__cause__, FileNotFoundError)
+
+
+def test_many_tables_are_no_large_table() -> None:
+    limits.check_rtf(rb"{\rtf1 " + (rb"\trowd\cellx1 a\cell\row" * 100 + rb"\pard x\par ") * 101 + b"}")
 
 
 def test_a_damaged_spreadsheet_is_not_read_as_text() -> None:
