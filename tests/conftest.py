@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seconds",
         type=float,
-        default=5,
+        default=3,
         help="seconds for damaged files and forms; sets how many requests schemathesis makes",
     )
     parser.addoption("--share", type=int, choices=range(SHARES), default=0, help="which share of what takes long runs")

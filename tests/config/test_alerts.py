@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import TypeAlias
 
+import pytest
+
 from engine.registry import load_registry
 from web.api.operations import operations_of
 from web.routes import TRIAL_RESOURCES, api_routes
@@ -211,6 +213,7 @@ def test_the_routes_of_conversions_are_those_of_the_queue() -> None:
     assert {label: bool(pattern.fullmatch(label)) for label in queued} == queued
 
 
+@pytest.mark.long
 def test_alerts_fire_only_for_their_condition(tmp_path: Path) -> None:
     tests = [
         _promtool_test(alert, series, fires)

@@ -205,6 +205,7 @@ async def test_templates_start_one_above_the_other_while_no_job_runs(tmp_path: P
         await executor.close()
 
 
+@pytest.mark.long
 async def test_modules_that_cannot_be_imported_ahead_are_left_to_their_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from engine.executor.disk_quota import reachable_by_tasks
 from plugins.formats.eps import PROGRAMS
 from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
-from tests.support.samples.pairs import plans_of_all_steps
+from tests.support.samples.pairs import plans_of_all_steps, share
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -347,11 +347,11 @@ async def test_the_folder_goes_with_its_job(monkeypatch: pytest.MonkeyPatch, tmp
     assert not _entries(searchable)
 
 
-async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
+async def test_every_step_runs_inside(started: Starter, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
     executor = await started("all")
 
-    for plan in _PLANS:
+    for plan in share(_PLANS, pytestconfig, 3):
         source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
         source.write_bytes(sample(plan.source.name))
         done = await run_files(executor, FileJob(Task.of(plan), [source], output))

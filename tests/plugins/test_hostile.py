@@ -20,7 +20,7 @@ from tests.support.samples.generated import sample, saved
 from tests.support.samples.hostile import ELEMENTS, TIMEOUT, Canary, Hostile, Outcome, hostile_files
 from tests.support.samples.hostile_documents import SLOW_PAGES
 from tests.support.samples.hostile_pdfs import hostile_pdfs
-from tests.support.samples.pairs import every, pairs_with_samples
+from tests.support.samples.pairs import every, pairs_with_samples, share
 from tests.support.samples.pdf_documents import READING, REGISTRY
 from tests.support.samples.tool_requests import tool_requests
 from tests.support.servers.receiver import Receiver
@@ -222,7 +222,7 @@ async def test_no_image(executor: LocalExecutor, data: bytes, reason: str) -> No
     assert await _refused(executor, data, "photo.jpg") == ("invalid_file_type", reason)
 
 
-@pytest.mark.parametrize("name", sorted({plan.source.name for plan in pairs_with_samples()} - _TEXTS))
+@pytest.mark.parametrize("name", every(2, sorted({plan.source.name for plan in pairs_with_samples()} - _TEXTS)))
 async def test_half_a_file(executor: LocalExecutor, name: str) -> None:
     """Half a file is an error, but of formats whose readers show as much text as there is."""
     data = sample(name)
@@ -325,10 +325,10 @@ async def _faults(executor: LocalExecutor, folder: Path, pairs: list[tuple[str, 
 
 
 @pytest.mark.slow
-async def test_each_file_by_some_tool(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_each_file_by_some_tool(executor: LocalExecutor, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     pairs = [(READING[place % len(READING)], kind) for place, kind in enumerate(hostile_pdfs())]
 
-    assert await _faults(executor, tmp_path, pairs) == []
+    assert await _faults(executor, tmp_path, [*share(pairs, pytestconfig, 2)]) == []
 
 
 @pytest.mark.long

@@ -60,6 +60,7 @@ def test_a_library_that_few_files_need_is_imported_in_the_sandbox(folder: Path) 
     _convert_with_a_rare_library(folder)
 
 
+@pytest.mark.long
 def test_an_installation_in_a_private_folder(folder: Path) -> None:
     """Jobs of root are of other users, who cannot reach it."""
     for package in ("config", "engine", "plugins", "storage", "web"):

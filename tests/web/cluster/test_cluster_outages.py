@@ -59,6 +59,7 @@ async def test_a_job_that_kills_workers_fails_alone(cluster: Cluster) -> None:
     assert executor.state().retries > 2  # two of them of the job itself
 
 
+@pytest.mark.long
 async def test_jobs_of_a_worker_that_does_not_respond_run_again(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, worker_ttl=1) as cluster:
         process = await cluster.process()
@@ -76,6 +77,7 @@ async def test_jobs_of_a_worker_that_does_not_respond_run_again(tmp_path: Path) 
         await until(lambda: cluster.joined() == 2)
 
 
+@pytest.mark.long
 async def test_jobs_fail_while_all_workers_stand_still(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "POLL_INTERVAL", 0.2)
     monkeypatch.setattr(connection, "MAX_SILENCE", 2.0)

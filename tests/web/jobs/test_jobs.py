@@ -213,6 +213,7 @@ def test_a_lost_run_that_fails_leaves_the_files_to_the_next_one(site: Site) -> N
     assert (ended["status"], ended["attempts"]) == ("completed", 2)
 
 
+@pytest.mark.long
 def test_after_an_outage_other_servers_can_give_a_sign_of_life_first(
     site: Site, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

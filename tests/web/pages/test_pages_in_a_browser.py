@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import add_file, sign_in, violations
 from tests.support.samples.generated import sample
-from tests.support.samples.pairs import share
+from tests.support.samples.pairs import every, share
 from tests.support.servers.in_process import Running
 from tests.support.servers.mail_server import email_to
 from web.docs.docs_contents import DOCS_PAGES
@@ -19,7 +19,7 @@ DOCS = tuple(page.path for page in DOCS_PAGES if page.name != "options/more")
 SAMPLED_DOCS = ("/docs", "/docs/options/size")  # the others with --long
 PAGES = (
     *("/", *SAMPLED_DOCS, *(pytest.param(path, marks=pytest.mark.long) for path in DOCS if path not in SAMPLED_DOCS)),
-    *("/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing"),
+    *every(2, ("/dashboard", "/developers/verify", "/register", "/status", "/checkout/none", "/nothing")),
 )
 WIDTHS = (1280, 360)  # pixels
 MAX_BYTES = 230_000  # a page with its assets, uncompressed

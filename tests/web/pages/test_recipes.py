@@ -21,6 +21,7 @@ from tests.support.command_line import invoke
 from tests.support.requests import http
 from tests.support.results.conversions import opened
 from tests.support.samples.generated import saved
+from tests.support.samples.pairs import every
 from tests.support.samples.pdf_documents import document, page_texts
 from tests.support.servers.in_process import Running
 from web.docs.code_samples import VARIABLE
@@ -251,7 +252,7 @@ def test_every_sentence_has_a_check() -> None:
     assert {*CHECKS} == {sentence for recipe in RECIPES for sentence in recipe.sentences}
 
 
-@pytest.mark.parametrize("sentence", CHECKS)
+@pytest.mark.parametrize("sentence", every(2, CHECKS))
 def test_a_sentence_of_a_recipe(folder: Path, server: Running, sentence: str) -> None:
     CHECKS[sentence](folder, server)
 

@@ -22,6 +22,7 @@ _HINT_DELAY = 500.0  # ms; longer than the delay of an explanation
 Save = Callable[[Page, str], None]
 
 
+@pytest.mark.long
 def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) -> None:
     """One width for all; one file is an exception. All results are saved as one ZIP."""
     page.goto("/")
