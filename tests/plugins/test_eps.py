@@ -374,7 +374,7 @@ def test_a_jpeg_that_few_readers_decode_is_encoded_again(target: str) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "L", "RGB", "CMYK"])
 def test_images_without_loss_are_compressed_and_unchanged(mode: str) -> None:
-    image = quadrants((200, 120)).effect_spread(3).convert(mode)
+    image = quadrants((400, 240)).effect_spread(3).convert(mode)
     data = saved(image, "TIFF")
     made = _convert(data, "eps")
 
