@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
-from pikepdf import Array, Dictionary, Name, Pdf, Stream, String, pdfa
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Pdf, Stream, String, pdfa
 
 from engine import FidelityWarning, InvalidOption
 from plugins._color import profiles
@@ -17,7 +17,7 @@ from plugins._pdf import archive_claims, font_repairs, form_fields
 from plugins._pdf.active_content import check_active_content
 from plugins._pdf.attachments import read_attachments
 from plugins._pdf.name_trees import as_list
-from plugins._pdf.objects import open_pdf, saved, walk
+from plugins._pdf.objects import annotations_of, entries, open_pdf, saved, walk
 
 _MAX_LISTED = 10
 _ATTEMPTS = 8  # the validator does not look into what it has refused
@@ -98,9 +98,8 @@ def _warn_prepared(prepared: pdfa.PrepareResult) -> None:
 def _without_forms(document: Pdf) -> Pdf:
     """The document with form fields drawn into pages, and all annotations where one has no appearance."""
     form_fields.remove_xfa(document)
-    form = document.Root.get("/AcroForm")
-    has_undrawn = any(_is_undrawn(one) for page in document.pages for one in as_list(page.obj.get("/Annots")))
-    if has_undrawn or (isinstance(form, Dictionary) and as_list(form.get("/Fields"))):
+    has_undrawn = any(_is_undrawn(one) for page in document.pages for one in annotations_of(page.obj))
+    if has_undrawn or as_list(document.Root.get(NamePath.AcroForm.Fields)):
         message = "Form fields and annotations without appearance are drawn as they are, without texts of comments."
         FidelityWarning.issue("forms_dropped", message)
         pages = set(range(len(document.pages)))
@@ -110,9 +109,9 @@ def _without_forms(document: Pdf) -> Pdf:
     return document
 
 
-def _is_undrawn(item: Any) -> bool:
-    is_drawn = not isinstance(item, Dictionary) or item.get("/Subtype") in (Name.Link, Name.Popup)
-    return not is_drawn and not isinstance(item.get("/AP"), Dictionary)
+def _is_undrawn(annotation: Object) -> bool:
+    is_drawn = annotation.get("/Subtype") in (Name.Link, Name.Popup)
+    return not is_drawn and not isinstance(annotation.get("/AP"), Dictionary)
 
 
 def _remove_attachments(document: Pdf) -> None:
@@ -123,8 +122,8 @@ def _remove_attachments(document: Pdf) -> None:
         for key in {"/EmbeddedFiles", "/AF"}.intersection(() if isinstance(holder, Array) else holder.keys()):
             del holder[key]
     for page in document.pages:
-        annotations = [one for one in as_list(page.obj.get("/Annots")) if isinstance(one, Dictionary)]
-        page.obj.Annots = Array([one for one in annotations if one.get("/Subtype") != Name.FileAttachment])
+        kept = [one for one in annotations_of(page.obj) if one.get("/Subtype") != Name.FileAttachment]
+        page.obj.Annots = Array(kept)
 
 
 def _simplify(document: Pdf) -> None:
@@ -134,7 +133,7 @@ def _simplify(document: Pdf) -> None:
     if "/Type" in (document.trailer.get("/Info") or Dictionary()):  # another object, in a broken file
         del document.trailer["/Info"]
     for _, _, holder in walk(document):
-        for key, value in [*(enumerate(holder) if isinstance(holder, Array) else holder.items())]:
+        for key, value in entries(holder):
             if isinstance(value, String):
                 holder[key] = Name(f"/{value}") if key == "/Tabs" else String(bytes(value))
             elif key == "/Dest" and isinstance(value, Array):

@@ -10,7 +10,7 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
 from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.images.recompression import ImageSettings, recompress
-from plugins._pdf.objects import open_pdf, saved, walk
+from plugins._pdf.objects import open_pdf, remove_private_data, saved, walk
 from plugins._pdf.resources import UsedResources
 from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
@@ -40,7 +40,11 @@ def optimize(document: Pdf, password: str) -> bytes:
 
     Images stay as they are, because `recompression` compresses them.
     """
-    _remove_private(document)
+    remove_private_data(document)
+    pages = [page.obj for page in document.pages]
+    resources = UsedResources(pages)
+    for page in pages:
+        resources.keep(page)
     merge_duplicates(document)
     name_descriptors(document)
     convert_type1(document)
@@ -51,19 +55,6 @@ def optimize(document: Pdf, password: str) -> bytes:
             if isinstance(item, Stream) and item.get("/Subtype") != Name.Image:
                 flate.recompress(item)
         return saved(smaller)
-
-
-def _remove_private(document: Pdf) -> None:
-    """Removes private data of programs, thumbnails, and names of resources that nothing draws."""
-    for item in document.objects:
-        if isinstance(item, Dictionary | Stream) and "/PieceInfo" in item:
-            del item["/PieceInfo"]
-    pages = [page.obj for page in document.pages]
-    resources = UsedResources(pages)
-    for page in pages:
-        resources.keep(page)
-        if "/Thumb" in page:
-            del page["/Thumb"]
 
 
 _Id: TypeAlias = tuple[int, int]

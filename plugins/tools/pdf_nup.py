@@ -86,7 +86,7 @@ def _place(document: pikepdf.Pdf, order: list[int], grids: list[Grid]) -> None:
             if number < len(pages):
                 geometry = geometries[number]
                 scaled = pikepdf.Matrix(fitted((geometry.width, geometry.height), frame, "inside"))
-                matrix = geometry.from_page @ scaled
+                matrix = geometry.to_shown @ scaled
                 form = placement.page_form(document, pages[number])
                 forms.append((form, matrix))
                 placements.append(placement.Placement.of(pages[number].obj, sheet.obj, form, geometry, matrix))

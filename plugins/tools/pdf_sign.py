@@ -24,7 +24,7 @@ from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
-    from plugins._pdf import active_content, documents, form_fields, signatures
+    from plugins._pdf import active_content, documents, signatures
     from plugins._pdf.pages import marks
 
 PYHANKO = Requirement(
@@ -101,12 +101,11 @@ def sign(
     shown = document.pages[page - 1]
     area = None
     if box is not None:
-        left, bottom, right, top = marks.in_content(shown, _box(box))
+        left, bottom, right, top = marks.Geometry.of(shown).area_in_content(*_box(box))
         area = round(left), round(bottom), ceil(right), ceil(top)
-    details = signatures.Details(reason, location, page - 1, area, marks.rotation_of(shown))
+    details = signatures.Details(reason, location, page - 1, area, shown.rotation)
     signer = signatures.load_signer(certificate.data, certificate_password)
     if sanitize or documents.needs_repair(data):
-        form_fields.remove_signatures(document)
         data = documents.save_document(document, sanitize=sanitize)
     else:
         active_content.check_active_content(document, sanitize=False)

@@ -7,9 +7,9 @@ from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
+MODULES = ("plugins._pdf.documents",)
 TEMPLATE = "documents"
 
 
@@ -18,7 +18,6 @@ def unlock(data: bytes, *, password: Password | None = None, sanitize: Sanitize 
     """Removes the passwords and restrictions of a PDF, one of whose passwords is needed unless it opens without."""
     document = documents.open_document(data, password)
     was_encrypted = document.is_encrypted
-    form_fields.remove_signatures(document)
     result = documents.save_document(document, sanitize=sanitize, encryption=False)
     if not (was_encrypted or sanitize):
         result = documents.keep_original(data, result, "it is not encrypted")

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pikepdf
 from numpy.typing import NDArray
-from pikepdf import Dictionary, Name, Object, Page, Pdf, PdfError, Stream
+from pikepdf import Name, NamePath, Object, Page, Pdf, PdfError, Stream
 from PIL import Image, ImageFilter
 
 from engine import StepFailed, check_size
 from engine.mupdf import pymupdf
 from plugins._pdf.name_trees import Ids
-from plugins._pdf.objects import saved
+from plugins._pdf.objects import entries, saved
 from plugins._pdf.pages.marks import Geometry, Mark, MarkWriter
 
 _DPI = 300  # of pages that are no scans; finer scans show Tesseract no more
@@ -221,7 +221,7 @@ def remove_invisible_text(document: Pdf, page: pikepdf.Page) -> None:
     seen: Ids = set()
     holders: list[Any] = [page.obj]
     for holder in holders:  # the loop adds forms
-        for _, form in ((holder.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items():
+        for _, form in entries(holder.get(NamePath.Resources.XObject)):
             if isinstance(form, Stream) and form.get("/Subtype") == Name.Form and form.objgen not in seen:
                 seen.add(form.objgen)
                 holders.append(form)
