@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -371,6 +371,11 @@ class Tool(Generic[T]):
 
     def __str__(self) -> str:
         return self.name
+
+    def check_files(self, given: Collection[str]) -> None:
+        """Raises InvalidOption for a required additional file that is not among the given ones."""
+        for name in (name for name, file in self.files.items() if file.minimum and name not in given):
+            raise InvalidOption(f"{name} is missing.", reason="missing", param=name)
 
     def check(self, sources: Sequence[FileFormat | None]) -> None:
         """Raises InvalidOption for a wrong number of inputs, UnknownFormat for an input of another format.

@@ -18,6 +18,7 @@ from plugins._pdf.active_content import check_active_content
 from plugins._pdf.attachments import read_attachments
 from plugins._pdf.name_trees import as_list
 from plugins._pdf.objects import annotations_of, entries, open_pdf, saved, walk
+from plugins._pdf.resources import CATEGORIES
 
 _MAX_LISTED = 10
 _ATTEMPTS = 8  # the validator does not look into what it has refused
@@ -36,7 +37,9 @@ _OF_PATTERNS = re.compile(
     r"|(scn|SCN) with a pattern.*"
 )
 _OF_TILES = {"/PatternType", "/PaintType", "/TilingType", "/XStep", "/YStep"}
-_UNNEEDED = {"/AA", "/CIDSet"}
+_ACTIONS = {"/AA", "/OpenAction"}
+_UNNEEDED = {"/CIDSet", "/Extensions"}  # those that signatures and encryption need
+_REMOVED = {"/PieceInfo", *_ACTIONS, *_UNNEEDED}
 
 
 def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> bytes:
@@ -53,7 +56,7 @@ def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> byt
     flavour = standard.removeprefix("pdfa-")
     if flavour == "2b":
         _remove_attachments(document)
-    _simplify(document)
+    removed = _simplify(document)
     font_repairs.embed_standard(document)
     font_repairs.key_by_cid(document)
     _warn_prepared(_prepared(document, flavour))
@@ -61,13 +64,14 @@ def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> byt
     findings = _findings(data, flavour)
     for _ in range(_ATTEMPTS):
         with open_pdf(data) as written:
-            if not _repair(written, findings, flavour):
+            if not _repair(written, findings, flavour, removed):
                 break
             data = _written(written, flavour)
         findings = _findings(data, flavour)
     if findings:
         listed = "; ".join(dict.fromkeys(f"{one.message} ({one.where})" for one in findings[:_MAX_LISTED]))
         raise InvalidOption(f"The PDF cannot become PDF/A-{flavour}: {listed}.", reason="unsupported", param=param)
+    _warn_removed(removed)
     return data
 
 
@@ -93,6 +97,16 @@ def _warn_prepared(prepared: pdfa.PrepareResult) -> None:
     if prepared.xmp_dropped:
         names = ", ".join(prepared.xmp_dropped[:_MAX_LISTED])
         FidelityWarning.issue("metadata_dropped", f"PDF/A does not permit properties of the XMP metadata: {names}.")
+
+
+def _warn_removed(keys: set[str]) -> None:
+    """Issues warnings of entries that were removed, by their keys."""
+    if keys & _ACTIONS:
+        message = "Actions that run by themselves, and the place at which viewers open the file, are not in the result."
+        FidelityWarning.issue("active_content", message)
+    if others := sorted(keys - _ACTIONS):
+        names = ", ".join(others[:_MAX_LISTED])
+        FidelityWarning.issue("metadata_dropped", f"Entries that cannot be validated are not in the result: {names}.")
 
 
 def _without_forms(document: Pdf) -> Pdf:
@@ -126,20 +140,23 @@ def _remove_attachments(document: Pdf) -> None:
         page.obj.Annots = Array(kept)
 
 
-def _simplify(document: Pdf) -> None:
-    """Writes what is right, but not known to the validator, as it knows it."""
-    if "/OpenAction" in document.Root:  # scripts have gone
+def _simplify(document: Pdf) -> set[str]:
+    """Writes what is right, but not known to the validator, as it knows it. Returns the keys of what it removes."""
+    removed: set[str] = set()
+    if as_list(document.Root.get("/OpenAction"))[:1] == [document.pages[0].obj]:  # where viewers begin anyway
         del document.Root["/OpenAction"]
     if "/Type" in (document.trailer.get("/Info") or Dictionary()):  # another object, in a broken file
         del document.trailer["/Info"]
-    for _, _, holder in walk(document):
+    for _, role, holder in walk(document):
+        unwanted = set() if role in CATEGORIES else _REMOVED  # names of resources can be any
         for key, value in entries(holder):
             if isinstance(value, String):
                 holder[key] = Name(f"/{value}") if key == "/Tabs" else String(bytes(value))
             elif key == "/Dest" and isinstance(value, Array):
                 holder[key] = Array(list(value))
-            elif key in _UNNEEDED or (key in ("/Pattern", "/Shading") and value == Dictionary()):
+            elif key in unwanted or (key in ("/Pattern", "/Shading") and value == Dictionary()):
                 del holder[key]
+                removed |= {key} & _REMOVED - _UNNEEDED
         if isinstance(holder, Array):
             continue
         if "/Title" in holder and "/Parent" in holder and "/Type" in holder:  # of an outline
@@ -148,17 +165,22 @@ def _simplify(document: Pdf) -> None:
             holder.CIDToGIDMap = Name.Identity
         if holder.get("/Subtype") == Name.Image and "/Metadata" in holder:
             del holder["/Metadata"]
+            removed.add("/Metadata")
+    return removed
 
 
-def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str) -> bool:
-    """Gives colors a meaning, or removes entries that the validator does not know. Returns whether it could."""
+def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str, removed: set[str]) -> bool:
+    """Gives colors a meaning, or removes entries that the validator does not know. Returns whether it could.
+
+    Adds the keys of the entries to `removed`.
+    """
     needed = {match[0] for finding in findings if (match := _WITHOUT_INTENT.match(finding.message))}
     if "DeviceCMYK" in needed:
         pdfa.prepare(document, flavour, output_intent=profiles.named("fogra39").data)
     if needed:
         _define_rgb(document)
         return True
-    removed = False
+    has_changed = False
     for finding in findings:
         match = _UNKNOWN_KEYS.fullmatch(finding.message)
         is_beside = finding.rule.removeprefix("pikepdf:schema-") in _BESIDE_PAGES
@@ -166,8 +188,9 @@ def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str) -> bo
         for key in match[1].split(", ") if match else ():
             if isinstance(holder, Dictionary | Stream) and key in holder and (is_beside or key.startswith(_OF_TEX)):
                 del holder[key]
-                removed = True
-    return removed
+                has_changed = True
+                removed |= set() if key.startswith(_OF_TEX) else {key}
+    return has_changed
 
 
 def _at(document: Pdf, place: str) -> Any:

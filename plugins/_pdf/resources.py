@@ -15,7 +15,7 @@ Categories: TypeAlias = dict[str, dict[str, Object]]
 """Resources by category and name."""
 
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
-_CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
+CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
 _DRAWN = ("/XObject", "/Pattern", "/ExtGState", "/Font")
 _DEFAULT_SPACES = frozenset({"/DefaultGray", "/DefaultRGB", "/DefaultCMYK"})  # content does not name them
 _ALL = "*"  # stands for all names, those of content that cannot be decoded
@@ -136,7 +136,7 @@ class UsedResources:
 
 def categories(resources: Object) -> Categories:
     """The entries of resources by category and name."""
-    found = {key: entries for key, entries in resources.items() if key in _CATEGORIES}
+    found = {key: entries for key, entries in resources.items() if key in CATEGORIES}
     return {key: dict(entries.items()) for key, entries in found.items() if isinstance(entries, Dictionary)}
 
 

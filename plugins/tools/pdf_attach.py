@@ -13,7 +13,7 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import archive_claims, documents, name_trees
+    from plugins._pdf import archive_claims, name_trees
 
 MODULES = pdf_objects.MODULES
 TEMPLATE = "documents"
@@ -24,10 +24,8 @@ Attachments = Annotated[
 
 
 @tool("pdf-attach", OBJECTS, title="Attach files to a PDF", sources=(PDF,), count=page_count)
-def attach(document: pikepdf.Pdf, *, attachments: Attachments = ()) -> pikepdf.Pdf:
+def attach(document: pikepdf.Pdf, *, attachments: Attachments) -> pikepdf.Pdf:
     """Attaches files of any format to a PDF, beside those that it has."""
-    if not attachments:
-        raise documents.missing_option(("attachments",))
     if archive_claims.claim_of(document).get(b"part") in (b"1", b"2"):  # they permit no files, or PDF/A files only
         archive_claims.remove_claim(document)
     root = document.Root

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import EncodedFile, InvalidOption, PageRanges, ToolResult, lazy_imports, tool
+from engine import EncodedFile, FidelityWarning, InvalidOption, PageRanges, ToolResult, lazy_imports, tool
 from engine.option_types import Pages, Password, Sanitize
 from plugins._text.paper import fitted
 from plugins.formats.pdf import PDF
@@ -15,7 +15,7 @@ from plugins.formats.pdf import PDF
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents, form_fields, name_trees
     from plugins._pdf.pages import marks, parts, placement
 
 MODULES = (
@@ -94,6 +94,10 @@ def _place(document: pikepdf.Pdf, order: list[int], grids: list[Grid]) -> None:
     placement.follow(document, placements)
     del document.pages[: len(pages)]
     if "/PageLabels" in document.Root:
+        labels, plain = (name_trees.page_labels(root, len(pages)) for root in (document.Root, pikepdf.Dictionary()))
+        if labels != plain:
+            message = "Page labels, such as iv or A-1, are not in the result: a sheet has several pages."
+            FidelityWarning.issue("metadata_dropped", message)
         del document.Root["/PageLabels"]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from engine import ConversionError, FidelityWarning, InputFile, InvalidOption, lazy_imports, tool
+from engine import ConversionError, FidelityWarning, InputFile, lazy_imports, tool
 from engine.option_types import Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
@@ -28,12 +28,8 @@ Under = Annotated[bool, Field(description="Draws below the content of the pages,
 
 
 @tool("pdf-overlay", OBJECTS, title="Lay a PDF over another one", sources=(PDF,), count=page_count)
-def lay_over(
-    document: pikepdf.Pdf, *, overlay: Overlay | None = None, under: Under = False, pages: Pages = "all"
-) -> pikepdf.Pdf:
+def lay_over(document: pikepdf.Pdf, *, overlay: Overlay, under: Under = False, pages: Pages = "all") -> pikepdf.Pdf:
     """Draws pages of another PDF in the middle of the pages, smaller only where they are larger than the page."""
-    if overlay is None:
-        raise InvalidOption("overlay is missing.", reason="missing", param="overlay")
     chosen = documents.selected(document, pages)
     archive_claims.remove_claim(document)  # The colors and fonts of the other file may be others than PDF/A permits.
     drawn = _marks(document, overlay, len(chosen))

@@ -323,6 +323,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "effects_rasterized": "filters of an SVG, and transparency in an EPS, which become images among the vectors",
         "encoding_guessed": "nothing; the encoding of a text was recognized by its characters; `encoding` names it",
         "encryption_dropped": "encryption, when PDFs are merged, or if the target has none",
+        "fields_not_calculated": "values of form fields that scripts calculate, which keep the values they have",
         "font_substituted": "fonts that are not installed, replaced by others, and the colors of emoji",
         "forms_dropped": "the form fields of a PDF, which are drawn as they are; annotations that PDF/A forbids",
         "frames_dropped": "all frames of an animation but the first; the video of a motion photo",

@@ -299,7 +299,7 @@ def tool_operation(tool: AnyTool) -> Operation:
             file,
             ToolFields,
             additional=tuple(
-                FileField(name, one.description, 0, one.maximum, (f"{name}[]",) if one.maximum > 1 else ())
+                FileField(name, one.description, one.minimum, one.maximum, (f"{name}[]",) if one.maximum > 1 else ())
                 for name, one in tool.files.items()
             ),
             urls=UrlsFields if tool.takes_several else UrlFields,

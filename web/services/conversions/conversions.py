@@ -209,8 +209,9 @@ class Conversions:
         return await self._idempotency.find(request.idempotency, request.parameters(target), request.contents)
 
     def target(self, request: ConversionRequest) -> str:
-        """Returns the canonical name of the output format, before files are fetched. Raises UnsupportedConversion."""
+        """Returns the canonical name of the output format, before files are fetched. Raises ConversionError."""
         if request.tool is not None:
+            self._registry.tools[request.tool].check_files(request.file_names)
             return request.target
         return target_of(self._registry, request.target, request.outputs)
 
