@@ -183,7 +183,7 @@ def test_sqlite_overwrites_what_is_removed(tmp_path: Path) -> None:
     opened = Database(f"sqlite:///{path}")
     changes = [
         "CREATE TABLE note (text TEXT)",
-        "INSERT INTO note VALUES ('a long open-sesame')",
+        "INSERT INTO note VALUES ('open-sesame'), ('open-sesame'), ('open-sesame')",
         "UPDATE note SET text = NULL",
     ]
 
