@@ -23,13 +23,15 @@ MODULES = (*pdf_objects.MODULES, "plugins._pdf.pages.placement")
 TEMPLATE = "documents"
 
 _NUMBER = r"\s*\d{1,6}(\.\d{1,6})?\s*"
+BOX = f"^{_NUMBER}(,{_NUMBER}){{3}}$"
+"""A pattern of x,y,width,height."""
 _ROUNDING = 1.0  # points that a box may reach beyond the page, such as 842 of the 841.89 of A4
 _SMALLEST = 3.0  # points; PDF/A has no smaller pages
 
 Box = Annotated[
     str,
     Field(
-        pattern=f"^{_NUMBER}(,{_NUMBER}){{3}}$",
+        pattern=BOX,
         examples=["50,50,400,600"],
         description="x,y,width,height of what stays, in points from the upper left corner of the page as shown.",
     ),

@@ -22,6 +22,7 @@ from engine import (
 )
 from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
+from plugins.tools.pdf_crop import BOX
 
 with lazy_imports():
     from plugins._pdf import active_content, documents, signatures
@@ -40,18 +41,12 @@ TEMPLATE = "documents/signatures"
 _MAX_CERTIFICATE = 1 << 20  # bytes
 
 
-def _box(text: str) -> tuple[float, float, float, float]:
-    x, y, width, height = (float(part) for part in text.split(","))
-    return x, y, width, height
-
-
 def _check_box(text: str) -> str:
-    if min(_box(text)[2:]) <= 0:
+    if min(map(float, text.split(",")[2:])) <= 0:
         raise ValueError("must have a width and a height above 0.")
     return text
 
 
-_NUMBER = r"\s*\d{1,5}(\.\d{1,4})?\s*"
 Certificate = Annotated[NamedFile, InputFile(None, "A PKCS#12 file (.p12, .pfx) with the key and its certificate.")]
 CertificatePassword = Annotated[
     str,
@@ -68,7 +63,7 @@ PageNumber = Annotated[int, Field(ge=1, description="The page that shows the sig
 Box = Annotated[
     str,
     Field(
-        pattern=rf"^{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}$",
+        pattern=BOX,
         examples=["72,72,200,50"],
         description="x,y,width,height of the signature in points from the upper left corner of the page as shown; "
         "without it, the signature is invisible.",
@@ -101,7 +96,7 @@ def sign(
     shown = document.pages[page - 1]
     area = None
     if box is not None:
-        left, bottom, right, top = marks.Geometry.of(shown).area_in_content(*_box(box))
+        left, bottom, right, top = marks.Geometry.of(shown).area_in_content(*map(float, box.split(",")))
         area = round(left), round(bottom), ceil(right), ceil(top)
     details = signatures.Details(reason, location, page - 1, area, shown.rotation)
     signer = signatures.load_signer(certificate.data, certificate_password)
