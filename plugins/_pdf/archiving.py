@@ -40,6 +40,7 @@ _OF_TILES = {"/PatternType", "/PaintType", "/TilingType", "/XStep", "/YStep"}
 _ACTIONS = {"/AA", "/OpenAction"}
 _UNNEEDED = {"/CIDSet", "/Extensions"}  # those that signatures and encryption need
 _REMOVED = {"/PieceInfo", *_ACTIONS, *_UNNEEDED}
+_UNTOLD = {"/DocChecksum", "/Info", "/Thumb", "/Type", *_UNNEEDED}  # programs find it elsewhere, or make it again
 
 
 def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> bytes:
@@ -104,7 +105,7 @@ def _warn_removed(keys: set[str]) -> None:
     if keys & _ACTIONS:
         message = "Actions that run by themselves, and the place at which viewers open the file, are not in the result."
         FidelityWarning.issue("active_content", message)
-    if others := sorted(keys - _ACTIONS):
+    if others := sorted(keys - _ACTIONS - _UNTOLD):
         names = ", ".join(others[:_MAX_LISTED])
         FidelityWarning.issue("metadata_dropped", f"Entries that cannot be validated are not in the result: {names}.")
 
@@ -156,7 +157,7 @@ def _simplify(document: Pdf) -> set[str]:
                 holder[key] = Array(list(value))
             elif key in unwanted or (key in ("/Pattern", "/Shading") and value == Dictionary()):
                 del holder[key]
-                removed |= {key} & _REMOVED - _UNNEEDED
+                removed |= {key} & _REMOVED
         if isinstance(holder, Array):
             continue
         if "/Title" in holder and "/Parent" in holder and "/Type" in holder:  # of an outline
