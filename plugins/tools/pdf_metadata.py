@@ -16,12 +16,7 @@ with lazy_imports():
 
     from plugins._pdf import documents, outlines
 
-MODULES = (
-    *pdf_objects.MODULES,
-    "lxml.etree",
-    "plugins._pdf.documents",
-    "plugins._pdf.outlines",
-)
+MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.outlines")
 TEMPLATE = "documents"
 
 Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]

@@ -18,12 +18,7 @@ with lazy_imports():
     from plugins._pdf import documents, form_fields, name_trees
     from plugins._pdf.pages import marks, parts, placement
 
-MODULES = (
-    "plugins._pdf.documents",
-    "plugins._pdf.form_fields",
-    "plugins._pdf.pages.parts",
-    "plugins._pdf.pages.placement",
-)
+MODULES = ("plugins._pdf.documents", "plugins._pdf.pages.parts", "plugins._pdf.pages.placement")
 TEMPLATE = "documents"
 
 _GRIDS = {2: (2, 1), 4: (2, 2), 6: (3, 2), 8: (4, 2), 9: (3, 3), 16: (4, 4)}

@@ -17,7 +17,7 @@ with lazy_imports():
     from plugins._pdf import documents
     from plugins._pdf.text import text_layer
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text.text_layer")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.text.text_layer")
 TEMPLATE = "documents"
 
 PROGRAMS = _programs.find("tesseract")

@@ -18,13 +18,7 @@ with lazy_imports():
     from plugins._pdf.pages import marks
     from plugins._pdf.redaction import areas, content, descriptions, matching, texts
 
-MODULES = (
-    "lxml.etree",
-    "re2",
-    "plugins._pdf.redaction.areas",
-    "plugins._pdf.redaction.descriptions",
-    "plugins._pdf.redaction.texts",
-)
+MODULES = ("plugins._pdf.redaction.areas", "plugins._pdf.redaction.descriptions", "plugins._pdf.redaction.texts")
 TEMPLATE = "documents"
 
 _MAX_SIDE = 1_000_000  # points
