@@ -274,7 +274,6 @@ class Registry:
             declared = self.tools[tool]
             files = {**declared.files}
             declared.check(inputs)
-            declared.check_files(file_names)
             target, path = (declared.target, ()) if declared.encodes else self._find_path(declared.format, fmt, name)
             openings = tuple(self._opening(source, declared.format) for source in inputs)
             plan = self._make_plan(inputs, target, path, declared, openings)

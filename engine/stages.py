@@ -105,6 +105,7 @@ def _plan_stage(
         message = f"{tool} takes one file, and {earlier[-1].tool} makes several."
         raise InvalidOption(message, reason="out_of_range", param=_TOOL, details={"min": 1, "max": 1})
     parts = {name: str(values[name]) for name in tool.files if values.get(name) is not None}
+    tool.check_files(parts)
     for name, part in parts.items():
         if part not in formats:
             message = f"{name} must be the name of a file of the form."

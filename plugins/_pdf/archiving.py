@@ -156,8 +156,8 @@ def _simplify(document: Pdf) -> set[str]:
             elif key == "/Dest" and isinstance(value, Array):
                 holder[key] = Array(list(value))
             elif key in unwanted or (key in ("/Pattern", "/Shading") and value == Dictionary()):
+                removed |= {key} & _REMOVED if value != Dictionary() else set()
                 del holder[key]
-                removed |= {key} & _REMOVED
         if isinstance(holder, Array):
             continue
         if "/Title" in holder and "/Parent" in holder and "/Type" in holder:  # of an outline

@@ -99,6 +99,9 @@ def test_files_that_a_tool_needs_are_missed_before_a_job_is_accepted(server: Run
         for body, headers in ((sent, {}), (sent, _AS_JOB), (by_url, _AS_JOB)):
             refused = server.request("POST", path, **body, headers=headers)
             problem(refused, 400, "invalid_parameter", reason="missing", param=missing)
+        stages = {"files": _files(name)[:1], "data": {"stages": json.dumps([{"tool": name}])}, "headers": _AS_JOB}
+        refused = server.request("POST", "/pdf/pipe", **stages)
+        problem(refused, 400, "invalid_parameter", reason="missing", param=f"stages[0].{missing}")
 
     assert needed.keys() == {"pdf-attach", "pdf-overlay", "pdf-sign"}
     assert server.request("GET", "/jobs").json()["data"] == before

@@ -191,7 +191,9 @@ class Conversions:
         """Returns the steps of the conversion. Raises ConversionError if there is none, or an option is invalid."""
         if request.tool is not None:  # tools raise their own error for input formats that they do not support
             inputs = request.uploads[: len(request.uploads) - len(request.file_names)]
-            self._registry.tools[request.tool].check([_known_format(upload) for upload in inputs])
+            tool = self._registry.tools[request.tool]
+            tool.check([_known_format(upload) for upload in inputs])
+            tool.check_files(request.file_names)
         request.context.input_format = request.uploads[0].format.name
         plan = plan_request(self._registry, request)
         request.context.set_plan(plan.plans[0])
