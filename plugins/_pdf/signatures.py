@@ -70,7 +70,7 @@ def load_signer(data: bytes, password: str | None) -> signers.SimpleSigner:
     _check_iterations(data)
     for passphrase in (password.encode(),) if password else (b"", None):
         with suppress(ValueError, AttributeError):  # the latter without a key or its certificate
-            signer = signers.SimpleSigner.load_pkcs12_data(data, (), passphrase)
+            signer: signers.SimpleSigner = signers.SimpleSigner.load_pkcs12_data(data, (), passphrase)
             break
     else:
         message = "certificate is no PKCS#12 file with a key and its certificate, or certificate_password is wrong."
