@@ -27,8 +27,10 @@ def remove_signatures(document: Pdf) -> bool:
     """Removes signatures, which are invalid for a changed document. Issues a warning and returns True if it has any."""
     root, form = document.Root, form_of(document)
     signed = is_signed(document)
-    for field in _signed_fields(form):
+    fields = _signed_fields(form)
+    for field in fields:
         del field["/V"]
+    _keep_looks(form, fields)
     for holder, key in ((root, "/Perms"), (root, "/DSS"), (form, "/SigFlags")):
         if key in holder:
             del holder[key]
@@ -41,6 +43,27 @@ def form_of(document: Pdf) -> Object:
     """The form of a document; an empty dictionary without one."""
     form = document.Root.get("/AcroForm")
     return form if isinstance(form, Dictionary) else Dictionary()
+
+
+_OF_FIELDS = ("/FT", "/T", "/TU", "/Parent", "/Ff", "/Lock", "/SV", "/MK")
+
+
+def _keep_looks(form: Object, fields: list[Object]) -> None:
+    """Makes what shows signatures stamps: viewers draw fields that are not signed in their own way."""
+    widgets = (widget for field in fields for widget in (field, *as_list(field.get("/Kids"))))
+    shown = [one for one in widgets if isinstance(one, Dictionary) and one.is_indirect and "/AP" in one]
+    if not shown:
+        return
+    stamps = {widget.objgen for widget in shown}
+    parents = {one.Parent.objgen: one.Parent for one in shown if isinstance(one.get("/Parent"), Dictionary)}
+    for holder, key in ((form, "/Fields"), *((parent, "/Kids") for parent in parents.values())):
+        listed = [one for one in as_list(holder.get(key)) if isinstance(one, Dictionary)]
+        holder[key] = Array([one for one in listed if one.objgen not in stamps])
+    for widget in shown:
+        widget.Subtype = Name.Stamp
+        for key in _OF_FIELDS:
+            if key in widget:
+                del widget[key]
 
 
 def is_signed(document: Pdf) -> bool:

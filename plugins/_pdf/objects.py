@@ -60,10 +60,12 @@ def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
     if encryption:
         archive_claims.remove_claim(document)
     kept = document.is_encrypted if encryption is None else encryption
-    is_old = archive_claims.claim_of(document).get(b"part") == b"1"
+    packet = archive_claims.packet_of(document)
+    is_old = archive_claims.claim(packet).get(b"part") == b"1"
     mode = ObjectStreamMode.disable if is_old else ObjectStreamMode.generate
+    names_version = b"PDFVersion" in packet  # otherwise XMP stays as it is: pikepdf would replace what it cannot read
     file = BytesIO()
-    document.save(file, object_stream_mode=mode, encryption=kept, **parameters)
+    document.save(file, object_stream_mode=mode, encryption=kept, fix_metadata_version=names_version, **parameters)
     if any("bad_alloc" in warning for warning in document.get_warnings()):
         raise MemoryError  # QPDF writes a stream without data instead
     return file.getvalue()
