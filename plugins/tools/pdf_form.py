@@ -40,7 +40,7 @@ Flatten = Annotated[bool, Field(description="Makes the form fields part of the p
 _MAX_NAMES = 100  # names and options in an error
 
 
-@tool("pdf-form", PDF, title="Fill a PDF form", sources=(PDF,), isolated=True, encodes=True)
+@tool("pdf-form", PDF, title="Fill a PDF form", words="fill in fields", sources=(PDF,), isolated=True, encodes=True)
 def fill(
     data: bytes,
     *,

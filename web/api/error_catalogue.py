@@ -357,3 +357,18 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     }
 )
 """What is lost or changed, by the code of the warning. Words in backquotes are code. Plugins can issue other codes."""
+
+INFORMATION_WARNINGS = frozenset(
+    {
+        "encoding_guessed",
+        "hdr_reduced",
+        "jpeg_reencoded",
+        "kept_original",
+        "location_removed",
+        "not_enlarged",
+        "option_ignored",
+        "quality_ignored",
+        "timing_rounded",
+    }
+)
+"""Warnings that pages show without alarm: nobody misses anything on a screen."""

@@ -18,7 +18,7 @@ class Session(PageHandler):
     async def post(self, action: str) -> None:
         if action == "sign-out":
             await self.services.accounts.sign_out(self.get_cookie(SESSION_COOKIE, ""))
-            self.clear_cookie(SESSION_COOKIE, path=SIGN_IN_PATH)
+            self.clear_cookie(SESSION_COOKIE)
             return self.redirect("/", status=303)
         try:
             token = await self.services.accounts.sign_in(self.input.web_form().get("key", "").strip())
@@ -63,5 +63,5 @@ class SignInLink(PageHandler):
 
 
 def _begin(page: PageHandler, token: str) -> None:
-    page.set_private_cookie(SESSION_COOKIE, token, SESSION_LIFETIME)
+    page.set_private_cookie(SESSION_COOKIE, token, SESSION_LIFETIME, path="/", samesite="Lax")
     page.redirect(SIGN_IN_PATH, status=303)
