@@ -72,6 +72,7 @@ from web.site.pages import (
     load_templates,
 )
 from web.site.sign_in import Session, SignInEmail, SignInLink
+from web.site.site_files import LlmsText, Manifest, SecurityText, Sitemap
 from web.site.tools import ToolPage
 
 Resource: TypeAlias = tuple[str, type[BaseHandler]]
@@ -133,6 +134,10 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/tools/([a-z0-9-]{1,80})", ToolPage),
+    ("/sitemap.xml", Sitemap),
+    ("/.well-known/security.txt", SecurityText),
+    ("/llms.txt", LlmsText),
+    ("/manifest.webmanifest", Manifest),
     ("/status", StatusPage),
     ("/dashboard", Dashboard),
     ("/dashboard/(sign-in|sign-out)", Session),

@@ -336,7 +336,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "metadata_damaged": "metadata that is damaged, and cannot be read",
         "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
-        "no_text": "nothing; pictures of text are not recognized without `ocr`, or an image or a page has no text",
+        "no_text": "nothing; text in images is not recognized without `ocr`, or an image or a page has no text",
         "not_enlarged": "nothing; the image is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first; pages of an overlay for which there is no page",

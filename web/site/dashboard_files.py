@@ -78,7 +78,7 @@ class FilePreview(PageHandler):
             await services.files.load_input(blob, outcome.processed_size, source)
             upload = Upload(source, outcome.filename, outcome.processed_size, fmt)
             request = ConversionRequest(
-                account=account, uploads=(upload,), target=_PREVIEW_FORMAT, options=_PREVIEW_OPTIONS
+                account=account, uploads=(upload,), target=_PREVIEW_FORMAT, options={**_PREVIEW_OPTIONS}
             )
             shown = await services.conversions.preview(request, output)
             self.set_header("Cache-Control", "private, max-age=86400, immutable")

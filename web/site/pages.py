@@ -30,6 +30,7 @@ from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
 from web.api.schemas.files import StoredFile
+from web.api.values import API
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import LANGUAGES, Call
 from web.docs.option_groups import MORE, OPTION_GROUPS
@@ -48,7 +49,7 @@ STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
@@ -88,9 +89,15 @@ class PageHandler(BaseHandler):
         }
     )
 
+    @property
+    def site(self) -> str:
+        """The URL of the start page, without a slash at the end."""
+        return self.services.settings.base_url.removesuffix(API)
+
     def get_template_namespace(self) -> dict[str, Any]:
         own = {
             "here": self.request.path,
+            "site": self.site,
             "json": json,
             "operator": self.services.settings.operator,
             "signed_in": self.authorization.session,
