@@ -13,8 +13,8 @@ _OTHERS = MappingProxyType({"jpeg": "webp", "png": "webp", "gif": "mp4", "pdf": 
 FORMAT_WORDS: Mapping[str, str] = MappingProxyType(
     {
         "csv": "excel spreadsheet table",
-        "doc": "word document",
         "docx": "word document microsoft office",
+        "doc": "word document",
         "epub": "ebook book kindle",
         "gif": "animation",
         "heic": "iphone apple photo",
@@ -30,18 +30,18 @@ FORMAT_WORDS: Mapping[str, str] = MappingProxyType(
         "odt": "libreoffice openoffice document",
         "pdf": "acrobat document",
         "png": "image screenshot",
-        "ppt": "powerpoint slides",
         "pptx": "powerpoint slides presentation",
+        "ppt": "powerpoint slides",
         "psd": "photoshop",
         "svg": "vector drawing",
         "txt": "text plain",
         "webm": "video clip",
         "webp": "image web",
-        "xls": "excel spreadsheet",
         "xlsx": "excel spreadsheet",
+        "xls": "excel spreadsheet",
     }
 )
-"""Words that find a format, in addition to its name and extensions."""
+"""Words that find a format, in addition to its name and extensions; of formats with the same words, the newer first."""
 
 
 def suggested_targets(registry: Registry) -> dict[str, str]:

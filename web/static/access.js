@@ -12,7 +12,7 @@ export class Access {
   // What so many results cost, and how many of them there can be.
   cost(count) {
     if (!count) return "";
-    const missing = count > this.left ? ` Only ${this.left ? `the first ${this.left} of ${count}` : "none of them"} can be converted.` : "";
+    const missing = count <= this.left ? "" : this.left ? ` Only the first ${this.left} of ${count} can be converted.` : " None can be converted.";
     if (this.signedIn) return `Costs ${plural(count, "credit")} of ${this.left}.${missing}`;
     return `Uses ${count} of your ${plural(this.left, "trial conversion")} of today.${missing}`;
   }

@@ -1,7 +1,7 @@
 // Pages of several files as thumbnails, to arrange: dragged, or moved by Alt with an arrow key, turned, repeated, deleted.
 
 import { newKey, plural } from "./access.js";
-import { loadPages, loadPreview } from "./try_images.js";
+import { copyMiddle, loadPages, loadPreview } from "./try_images.js";
 import { RequestError, createForm, run, sendForJson } from "./try_requests.js";
 
 const CHUNK = 12; // pages of a request for thumbnails
@@ -116,7 +116,7 @@ export class Organizer {
     if (!item) return;
     try {
       const image = await this.thumbnail(item.source, item.number);
-      frame.replaceChildren(Object.assign(image.cloneNode(), { alt: "", draggable: false }));
+      frame.replaceChildren(copyMiddle(image)); // a page can be shown several times
     } catch {
       frame.textContent = "No preview";
     }

@@ -55,6 +55,11 @@ export class PagePicker {
       this.options.set(name, value);
       this.options.controls[name].dispatchEvent(new Event("input", { bubbles: true }));
     };
+    const areas = () => JSON.parse(this.options.values.boxes ?? "[]");
+    const draw = (area) => {
+      const [sx, sy] = [canvas.width / width, canvas.height / height];
+      canvas.getContext("2d").fillRect(area.x * sx, area.y * sy, area.width * sx, area.height * sy);
+    };
     let last = null;
     const texts = { hint: "Drag on the page to choose a part.", describe: (sides) => `${box(sides).join(", ")} points`, reset: "Clear" };
     const figure = createCropper(canvas, "", (text) => {
@@ -62,11 +67,13 @@ export class PagePicker {
       if (name === "box") set(last ? last.join(",") : "");
     }, texts);
     if (name === "boxes") {
+      areas().filter(({ page }) => page === number).forEach(draw);
       const add = create("button", { type: "button", className: "small", textContent: "Add this area" });
       add.addEventListener("click", () => {
         if (!last) return;
-        const [x, y, w, h] = last, known = this.options.values.boxes;
-        set(JSON.stringify([...(known ? JSON.parse(known) : []), { page: number, x, y, width: w, height: h }]));
+        const [x, y, w, h] = last, area = { page: number, x, y, width: w, height: h };
+        set(JSON.stringify([...areas(), area]));
+        draw(area);
         figure.querySelector("figcaption button").click();
       });
       figure.append(add);

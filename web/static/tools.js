@@ -7,11 +7,13 @@ const { extensions, targets } = JSON.parse(byId("trial").dataset.catalogue);
 const conversion = byId("conversion"), link = conversion.querySelector("a");
 let target = "";
 
-// The formats that a word means, the one of that very name first.
+const places = Object.keys(known);
+
+// The formats that a word means, the one of that very name first, then those that people use most.
 function formatsOf(word) {
   const isNamed = (name) => name === word || extensions[name].includes(word);
   const found = Object.keys(extensions).filter((name) => isNamed(name) || (known[name] ?? "").split(" ").includes(word));
-  return found.sort((one, other) => isNamed(other) - isNamed(one) || Boolean(targets[other]) - Boolean(targets[one]));
+  return found.sort((one, other) => isNamed(other) - isNamed(one) || places.indexOf(one) - places.indexOf(other));
 }
 
 function showConversion(query) {

@@ -112,14 +112,14 @@ export class FileEntry {
     this.source = source;
     const chosen = this.part("own-target").value;
     this.part("own-target").replaceChildren(new Option("as all files", ""), ...this.targets.map((name) => new Option(name, name, false, name === chosen)));
-    this.loadPair();
+    this.paired = this.loadPair();
   }
 
   // The visitor or the page has chosen another format.
   changeTarget() {
     this.facts = [];
     this.messages = [];
-    this.loadPair();
+    this.paired = this.loadPair();
     if (this.page.count <= OPENED && this.isSeen) this.queueInspection();
   }
 
@@ -167,6 +167,7 @@ export class FileEntry {
   // Asks the server what the result would be.
   async inspect() {
     await this.identified;
+    await this.paired; // which options there are
     if (this.isRefused) return;
     const { signal } = this.removal, target = this.target ?? (this.source ? undefined : "pdf");
     if (this.file.size > this.page.access.inspectionLimit || !target) return;
