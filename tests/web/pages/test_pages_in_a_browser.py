@@ -56,7 +56,7 @@ def test_accessibility_size_and_narrow_screens(
 def test_copy_buttons_do_not_cover_the_code_on_a_phone(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 700})
     page.goto("/")
-    button, code = (page.locator(f"pre {part}").first.bounding_box() for part in (".copy", "code"))
+    button, code = (page.locator(f"figure pre {part}").first.bounding_box() for part in (".copy", "code"))
     assert button
     assert code
     assert button["y"] + button["height"] <= code["y"]

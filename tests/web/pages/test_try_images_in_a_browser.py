@@ -338,7 +338,7 @@ def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
     expect(quality).to_have_value("7")
     page.locator("#target").select_option("png")
     expect(page.locator("#losses")).to_have_text("")
-    expect(page.locator('[data-name="quality"]')).to_be_visible()
+    expect(page.locator('#options [data-name="quality"]')).to_be_visible()
 
 
 @pytest.mark.long
