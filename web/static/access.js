@@ -19,7 +19,7 @@ export class Access {
 
   // Shows what a response says: `balance` of the account, or trial conversions in `data`.
   update({ balance, data }) {
-    this.left = balance ?? data.trials_remaining ?? this.left;
+    this.left = Math.min(this.left, balance ?? data.trials_remaining ?? this.left); // responses may overtake each other
     this.element.querySelector("strong").textContent = this.signedIn ? plural(this.left, "credit") : `${this.left} of ${this.trials}`;
     this.changed();
   }
