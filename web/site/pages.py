@@ -217,7 +217,6 @@ class Landing(WorkPage):
             "total": services.formats.data["total"],
             "groups": format_groups(registry),
             "formats": registry.formats,
-            "words": dict(FORMAT_WORDS),
             "catalogue": {
                 "targets": targets_of,
                 "extensions": {name: registry.formats[name].extensions for name in registry.formats},

@@ -2,8 +2,7 @@
 
 const byId = (id) => document.getElementById(id);
 const list = document.querySelector(".tools"), tools = [...list.querySelectorAll("li:not(#conversion)")];
-const known = JSON.parse(list.dataset.words);
-const { extensions, targets } = JSON.parse(byId("trial").dataset.catalogue);
+const { extensions, targets, words: known } = JSON.parse(byId("trial").dataset.catalogue);
 const conversion = byId("conversion"), link = conversion.querySelector("a");
 let target = "";
 
