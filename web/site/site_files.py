@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from web.api.errors import NotFound
 from web.api.values import API
-from web.docs.docs_contents import DOCS_PAGES
+from web.site.docs import docs_pages
 from web.site.pages import PUBLIC_PAGE, PageHandler, tool_page
 
 _TEXT = "text/plain; charset=utf-8"
@@ -30,7 +30,7 @@ class Sitemap(SiteFile):
     """The pages that search engines should know."""
 
     async def get(self) -> None:
-        docs = [page.path for page in DOCS_PAGES]
+        docs = [page.path for page in docs_pages(await self.services.documents())]
         tools = [tool_page(tool) for tool in self.services.registry.tools.values()]
         urls = "".join(
             f"<url><loc>{escape(self.site + path)}</loc></url>" for path in ("/", *tools, *docs, "/register")
@@ -57,7 +57,8 @@ class LlmsText(SiteFile):
     """What language models should read to use the service."""
 
     async def get(self) -> None:
-        docs = [f"- [{page.title}]({self.site}{page.path}): {page.description}" for page in DOCS_PAGES]
+        pages = docs_pages(await self.services.documents())
+        docs = [f"- [{page.title}]({self.site}{page.path}): {page.description}" for page in pages]
         tools = [
             f"- [{tool.title}]({self.site}{tool_page(tool)}): {tool.summary}"
             for tool in self.services.registry.tools.values()

@@ -27,7 +27,11 @@ from web.site.pages import tool_page
 
 @pytest.fixture(scope="module")
 def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    settings: dict[str, Any] = {"rate_limit_free": 3, "operator_contact": "help@example.com"}
+    settings: dict[str, Any] = {
+        "rate_limit_free": 3,
+        "rate_limit_anonymous": 1000,
+        "operator_contact": "help@example.com",
+    }
     with servers.running(tmp_path_factory.mktemp("work"), **settings) as running:
         yield running
 
@@ -142,7 +146,9 @@ def converted_by_api(site: Running) -> bytes:
 def test_files_about_the_site(site: Running, servers: Servers, data_dir: Path) -> None:
     sitemap = http.get(f"{site.url}/sitemap.xml").text
     root = sitemap.partition("<loc>")[2].partition("/</loc>")[0]
-    assert f"<loc>{root}/tools/merge-pdf</loc>" in sitemap
+    listed = re.findall(f"<loc>{root}(/[^<]*)</loc>", sitemap)
+    assert "/tools/merge-pdf" in listed
+    assert not any(http.head(site.url + path).status_code != 200 for path in listed if "/options/" in path)
     assert f"]({root}/docs/convert)" in http.get(f"{site.url}/llms.txt").text
     assert http.get(f"{site.url}/manifest.webmanifest").json()["icons"][0]["src"].startswith("/static/mark.svg")
     assert "Contact: mailto:help@example.com\n" in http.get(f"{site.url}/.well-known/security.txt").text
