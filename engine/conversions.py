@@ -331,6 +331,7 @@ class Tool(Generic[T]):
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
+    words: str = ""
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
@@ -409,6 +410,7 @@ def tool(
     format: Format[T],
     *,
     title: str,
+    words: str = "",
     sources: tuple[FileFormat, ...] = (),
     decoded_to: AnyFormat | None = None,
     target: FileFormat | None = None,
@@ -426,8 +428,8 @@ def tool(
     Its positional parameter is a payload, or a list of payloads if `inputs` allows several. At least one of `sources`
     and `decoded_to` is needed; `decoded_to` accepts the formats of all files that a step decodes to it. A tool that
     `encodes` returns files of the format `target` instead of payloads, as EncodedFile. `name` is its id for
-    clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it. The
-    default of `target` is the first of the `sources`.
+    clients, such as `pdf-merge`, and `title` its name for people, who also find it by the `words`. The first line of
+    the docstring describes it. The default of `target` is the first of the `sources`.
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
@@ -442,6 +444,7 @@ def tool(
             inputs=inputs,
             count=count,
             title=title,
+            words=words,
             summary=(run.__doc__ or title).strip().splitlines()[0],
             isolated=isolated,
             archive=archive,

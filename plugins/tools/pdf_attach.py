@@ -23,7 +23,9 @@ Attachments = Annotated[
 ]
 
 
-@tool("pdf-attach", OBJECTS, title="Attach files to a PDF", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-attach", OBJECTS, title="Attach files to a PDF", words="embed files enclose", sources=(PDF,), count=page_count
+)
 def attach(document: pikepdf.Pdf, *, attachments: Attachments) -> pikepdf.Pdf:
     """Attaches files of any format to a PDF, beside those that it has."""
     if archive_claims.claim_of(document).get(b"part") in (b"1", b"2"):  # they permit no files, or PDF/A files only

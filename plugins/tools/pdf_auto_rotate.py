@@ -29,6 +29,7 @@ _MAJORITY = 0.5  # share of the characters in the direction that counts
     "pdf-auto-rotate",
     OBJECTS,
     title="Turn PDF pages upright",
+    words="straighten orientation upside down scan",
     sources=(PDF,),
     count=page_count,
     programs=pdf_ocr.PROGRAMS,

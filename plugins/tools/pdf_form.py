@@ -41,7 +41,7 @@ _MAX_NAMES = 100  # names and options in an error
 _MAX_LISTED = 10  # names in a warning
 
 
-@tool("pdf-form", PDF, title="Fill a PDF form", sources=(PDF,), isolated=True, encodes=True)
+@tool("pdf-form", PDF, title="Fill a PDF form", words="fill in fields", sources=(PDF,), isolated=True, encodes=True)
 def fill(
     data: bytes,
     *,

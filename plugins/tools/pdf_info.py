@@ -21,7 +21,16 @@ MODULES = ("plugins._pdf.documents", "plugins._pdf.facts", "plugins._pdf.attachm
 TEMPLATE = "documents"
 
 
-@tool("pdf-info", PDF, title="Describe a PDF", sources=(PDF,), target=JSON, isolated=True, encodes=True)
+@tool(
+    "pdf-info",
+    PDF,
+    title="Describe a PDF",
+    words="inspect properties fonts details",
+    sources=(PDF,),
+    target=JSON,
+    isolated=True,
+    encodes=True,
+)
 def info(data: bytes, *, password: Password | None = None) -> ToolResult[bytes]:
     """Lists pages, fonts, images, attachments, outline, form fields and more of a PDF as JSON."""
     document = documents.open_document(data, password)

@@ -34,7 +34,9 @@ Outline = Annotated[
 ]
 
 
-@tool("pdf-metadata", OBJECTS, title="Set PDF metadata", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-metadata", OBJECTS, title="Set PDF metadata", words="title author properties", sources=(PDF,), count=page_count
+)
 def metadata(
     document: pikepdf.Pdf,
     *,

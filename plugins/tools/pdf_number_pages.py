@@ -34,7 +34,9 @@ Start = Annotated[int, Field(ge=0, le=1_000_000, description="The number of the 
 FontSize = Annotated[float, Field(ge=1, le=200, description="Size of the font in points.")]
 
 
-@tool("pdf-number-pages", OBJECTS, title="Number PDF pages", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-number-pages", OBJECTS, title="Number PDF pages", words="page numbers bates", sources=(PDF,), count=page_count
+)
 def number_pages(
     document: pikepdf.Pdf,
     *,

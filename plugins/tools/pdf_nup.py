@@ -32,7 +32,15 @@ Frame = tuple[float, float, float, float]
 Grid = tuple[int, int]
 
 
-@tool("pdf-nup", PDF, title="Several PDF pages on a sheet", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-nup",
+    PDF,
+    title="Several PDF pages on a sheet",
+    words="n-up booklet two pages per sheet print",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def nup(
     data: bytes,
     *,

@@ -72,7 +72,8 @@ Force = Annotated[bool, Field(description="Recognizes pages that have text, too;
 @tool(
     "pdf-ocr",
     PDF,
-    title="Recognize text",
+    title="OCR",
+    words="recognize text scan searchable tesseract",
     sources=(PDF,),
     decoded_to=RASTER,
     programs=PROGRAMS,

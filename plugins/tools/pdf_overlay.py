@@ -27,7 +27,14 @@ Overlay = Annotated[
 Under = Annotated[bool, Field(description="Draws below the content of the pages, such as letter paper.")]
 
 
-@tool("pdf-overlay", OBJECTS, title="Lay a PDF over another one", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-overlay",
+    OBJECTS,
+    title="Lay a PDF over another one",
+    words="letterhead background stationery",
+    sources=(PDF,),
+    count=page_count,
+)
 def lay_over(document: pikepdf.Pdf, *, overlay: Overlay, under: Under = False, pages: Pages = "all") -> pikepdf.Pdf:
     """Draws pages of another PDF in the middle of the pages, smaller only where they are larger than the page."""
     chosen = documents.selected(document, pages)

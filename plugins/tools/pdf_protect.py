@@ -78,7 +78,15 @@ Allow = Annotated[
 ]
 
 
-@tool("pdf-protect", PDF, title="Protect a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-protect",
+    PDF,
+    title="Protect a PDF",
+    words="password encrypt lock secure",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def protect(
     data: bytes,
     *,

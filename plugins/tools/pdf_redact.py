@@ -66,7 +66,15 @@ Boxes = Annotated[
 ]
 
 
-@tool("pdf-redact", PDF, title="Redact a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-redact",
+    PDF,
+    title="Redact a PDF",
+    words="black out censor remove sensitive",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def redact(
     data: bytes,
     *,

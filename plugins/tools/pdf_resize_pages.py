@@ -32,7 +32,14 @@ PageFit = Annotated[
 ]
 
 
-@tool("pdf-resize-pages", OBJECTS, title="Resize PDF pages", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-resize-pages",
+    OBJECTS,
+    title="Resize PDF pages",
+    words="a4 letter paper size scale",
+    sources=(PDF,),
+    count=page_count,
+)
 def resize_pages(
     document: pikepdf.Pdf, *, page_size: PageSize, fit: PageFit = "inside", pages: Pages = "all"
 ) -> pikepdf.Pdf:

@@ -23,7 +23,7 @@ TEMPLATE = "documents"
 Angle = Annotated[Literal[90, 180, 270], Field(description="Degrees clockwise, added to the rotation of each page.")]
 
 
-@tool("pdf-rotate", OBJECTS, title="Rotate PDF pages", sources=(PDF,), count=page_count)
+@tool("pdf-rotate", OBJECTS, title="Rotate PDF pages", words="turn pages", sources=(PDF,), count=page_count)
 def rotate(document: pikepdf.Pdf, *, angle: Angle, pages: Pages = "all") -> pikepdf.Pdf:
     """Turns pages of a PDF by 90, 180 or 270 degrees; their content stays as it is."""
     for _, page in documents.selected(document, pages):

@@ -72,7 +72,15 @@ Box = Annotated[
 ]
 
 
-@tool("pdf-sign", PDF, title="Sign a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-sign",
+    PDF,
+    title="Sign a PDF",
+    words="signature certificate digital",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def sign(
     data: bytes,
     *,

@@ -13,7 +13,15 @@ MODULES = ("plugins._pdf.documents",)
 TEMPLATE = "documents"
 
 
-@tool("pdf-unlock", PDF, title="Unlock a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-unlock",
+    PDF,
+    title="Unlock a PDF",
+    words="remove password decrypt",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def unlock(data: bytes, *, password: Password | None = None, sanitize: Sanitize = False) -> EncodedFile:
     """Removes the passwords and restrictions of a PDF, one of whose passwords is needed unless it opens without."""
     document = documents.open_document(data, password)

@@ -45,7 +45,9 @@ _SHARE = 0.7
 _TILE_SHARE = 0.25
 
 
-@tool("pdf-watermark", OBJECTS, title="Watermark a PDF", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-watermark", OBJECTS, title="Watermark a PDF", words="stamp logo draft text", sources=(PDF,), count=page_count
+)
 def watermark(
     document: pikepdf.Pdf,
     *,

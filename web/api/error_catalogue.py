@@ -337,7 +337,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "metadata_damaged": "metadata that is damaged, and cannot be read",
         "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
-        "no_text": "nothing; pictures of text are not recognized without `ocr`, or an image or a page has no text",
+        "no_text": "nothing; text in images is not recognized without `ocr`, or an image or a page has no text",
         "not_enlarged": "nothing; the image is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first; pages of an overlay for which there is no page",
@@ -358,3 +358,18 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     }
 )
 """What is lost or changed, by the code of the warning. Words in backquotes are code. Plugins can issue other codes."""
+
+INFORMATION_WARNINGS = frozenset(
+    {
+        "encoding_guessed",
+        "hdr_reduced",
+        "jpeg_reencoded",
+        "kept_original",
+        "location_removed",
+        "not_enlarged",
+        "option_ignored",
+        "quality_ignored",
+        "timing_rounded",
+    }
+)
+"""Warnings that pages show without alarm: nobody misses anything on a screen."""

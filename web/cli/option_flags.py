@@ -103,7 +103,7 @@ Outputs = Annotated[
     str | None,
     typer.Option(
         metavar="JSON",
-        help="Several results of each INPUT: a JSON list of objects, each with output_format, options and a name. "
+        help="Multiple outputs of each INPUT: a JSON list of objects, each with output_format, options and a name. "
         "OUTPUT is then a folder, or a file whose name ends in .zip.",
     ),
 ]

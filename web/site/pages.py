@@ -1,7 +1,7 @@
 """Pages for people: landing, registration, status, and static files."""
 
 import json
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,19 +21,26 @@ from config.pricing import (
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
 )
+from engine.conversions import AnyTool
 from storage.errors import InvalidKey
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
+from web.api.error_catalogue import INFORMATION_WARNINGS
 from web.api.errors import ApiError, NotFound, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
+from web.api.schemas.files import StoredFile
+from web.api.values import API
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import LANGUAGES, Call
 from web.docs.option_groups import MORE, OPTION_GROUPS
+from web.docs.suggestions import FORMAT_WORDS, suggested_targets, target_groups
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, wants_html
+from web.services.accounts.accounts import Account
 from web.services.accounts.usage_report import describe_price
 from web.services.container import Services
+from web.services.files.files import stored_file
 
 SIGN_IN_PATH = "/dashboard"
 """The page that requests without a session are redirected to."""
@@ -42,7 +49,7 @@ STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
@@ -64,6 +71,9 @@ _ERROR_TITLES = {
     "not_ready": "The service is not ready",
 }
 _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
+_PARALLEL = 4  # conversions of one page at a time
+_RECENT = 5  # results on the start page
+_PIXELS = ("image/", "video/")
 
 
 class PageHandler(BaseHandler):
@@ -79,9 +89,15 @@ class PageHandler(BaseHandler):
         }
     )
 
+    @property
+    def site(self) -> str:
+        """The URL of the start page, without a slash at the end."""
+        return self.services.settings.base_url.removesuffix(API)
+
     def get_template_namespace(self) -> dict[str, Any]:
         own = {
             "here": self.request.path,
+            "site": self.site,
             "json": json,
             "operator": self.services.settings.operator,
             "signed_in": self.authorization.session,
@@ -125,12 +141,12 @@ class PageHandler(BaseHandler):
         sends_email = self.services.email_queue.enabled
         self.write_page("sign_in.html", error=error, sends_email=sends_email, sent=sent, minutes=SIGN_IN_VALIDITY // 60)
 
-    def set_private_cookie(self, name: str, value: str, max_age: int) -> None:
-        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
+    def set_private_cookie(
+        self, name: str, value: str, max_age: int, *, path: str = SIGN_IN_PATH, samesite: str = "Strict"
+    ) -> None:
+        """Sets a cookie that scripts cannot read, by default for requests of the dashboard only."""
         secure = self.services.settings.base_url.startswith("https://")
-        self.set_cookie(
-            name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure
-        )
+        self.set_cookie(name, value, path=path, max_age=max_age, httponly=True, samesite=samesite, secure=secure)
 
     def write_public_error(self, error: BaseException | None) -> None:
         if self.access == "session" and isinstance(error, InvalidKey):
@@ -149,39 +165,97 @@ PUBLIC_PAGE = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "n
 """The headers of a page that is the same for all visitors: browsers may store it."""
 
 
-class Landing(PageHandler):
-    """The landing page, with a form to try conversions."""
+class WorkPage(PageHandler):
+    """A page that converts: for the account that is signed in, or as trials, with a text that all visitors share."""
 
     fixed_headers = PUBLIC_PAGE
 
+    async def find_access(self) -> dict[str, Any]:
+        """What the scripts of the page may do, as JSON values."""
+        account = await self.authorization.find_session()
+        tier = account.tier if account else TRIAL_TIER
+        if account is not None:
+            self.set_header("Cache-Control", "no-store")
+        return {
+            "signedIn": account is not None,
+            "left": account.credits_remaining
+            if account
+            else await self.services.trials.remaining(self.authorization.address),
+            "trials": TRIALS_PER_ADDRESS,
+            "limit": tier.max_file_size,
+            "inspectionLimit": TRIAL_TIER.max_file_size,
+            "parallel": min(tier.max_concurrent, _PARALLEL),
+        }
+
+    def write_work_page(self, key: Hashable, template: str, make_values: Callable[[], dict[str, Any]]) -> None:
+        """Responds with the rendered template, which is remembered by its key unless someone is signed in."""
+        if self.authorization.session is not None:
+            self.write_page(template, **make_values())
+        elif not self.write_known_page((template, key)):
+            self.write_new_page((template, key), template, **make_values())
+
+
+class Landing(WorkPage):
+    """The start page, with the form to convert files, and all tools."""
+
     async def get(self) -> None:
+        access = await self.find_access()
+        recent = await recent_files(self, self.authorization.session)
+        self.write_work_page(access["left"], "landing.html", lambda: self._values(access, recent))
+
+    def _values(self, access: dict[str, Any], recent: Sequence[StoredFile]) -> dict[str, Any]:
         services, url = self.services, self.services.settings.base_url
-        trials_left = await services.trials.remaining(self.authorization.address)
-        if self.write_known_page(("landing.html", trials_left)):
-            return
+        registry = services.registry
         form, file = {"output_format": "webp"}, (("file", "photo.heic"),)
         example = Call("POST", f"{url}/convert", form, file, saves="photo.webp")
-        self.write_new_page(
-            ("landing.html", trials_left),
-            "landing.html",
-            targets_of=services.formats.data["by_input_format"],
-            total=services.formats.data["total"],
-            groups=format_groups(services.registry),
-            formats=services.registry.formats,
-            samples=_trial_samples(url),
-            option_groups=[
-                {"name": one.name, "title": one.title, "labels": one.labels} for one in (*OPTION_GROUPS, MORE)
-            ],
-            example=LANGUAGES["curl"](example),
-            packs=tuple(PACKS.values()),
-            describe_price=describe_price,
-            free_credits=FREE_CREDITS,
-            trials=TRIALS_PER_ADDRESS,
-            trials_left=trials_left,
-            trial_mib=TRIAL_TIER.max_file_size // MIB,
-            max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
-            hours=services.settings.file_retention_seconds / 3600,
-        )
+        targets_of = services.formats.data["by_input_format"]
+        return {
+            "access": access,
+            "recent": recent,
+            "tools": sorted(registry.tools.values(), key=lambda tool: tool.title),
+            "tool_page": tool_page,
+            "total": services.formats.data["total"],
+            "groups": format_groups(registry),
+            "formats": registry.formats,
+            "catalogue": {
+                "targets": targets_of,
+                "extensions": {name: registry.formats[name].extensions for name in registry.formats},
+                "media": {name: fmt.media_type for name, fmt in registry.formats.items()},
+                "suggested": suggested_targets(registry),
+                "documents": [name for name in targets_of if not registry.formats[name].media_type.startswith(_PIXELS)],
+                "groups": target_groups(registry),
+                "words": dict(FORMAT_WORDS),
+                "information": sorted(INFORMATION_WARNINGS),
+            },
+            "samples": _trial_samples(url),
+            "option_groups": option_groups(),
+            "example": LANGUAGES["curl"](example),
+            "packs": tuple(PACKS.values()),
+            "describe_price": describe_price,
+            "free_credits": FREE_CREDITS,
+            "trial_mib": TRIAL_TIER.max_file_size // MIB,
+            "max_mib": {name: tier.max_file_size // MIB for name, tier in TIERS.items()},
+            "hours": services.settings.file_retention_seconds / 3600,
+        }
+
+
+def option_groups() -> list[dict[str, Any]]:
+    """The groups of options, for scripts."""
+    return [{"name": one.name, "title": one.title, "labels": dict(one.labels)} for one in (*OPTION_GROUPS, MORE)]
+
+
+def tool_page(tool: AnyTool) -> str:
+    """The path of a tool's page: `pdf-merge` is at `/tools/merge-pdf`."""
+    subject, _, action = tool.name.partition("-")
+    return f"/tools/{action}-{subject}" if action else f"/tools/{subject}"
+
+
+async def recent_files(page: PageHandler, account: Account | None) -> Sequence[StoredFile]:
+    """The latest results of an account; none without one."""
+    if account is None:
+        return ()
+    found = await page.services.files.list_page(account.id, processed=True, limit=_RECENT, cursor=None)
+    return [stored_file(file) for file in found.values]
 
 
 def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:

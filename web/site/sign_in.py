@@ -18,16 +18,17 @@ class Session(PageHandler):
     async def post(self, action: str) -> None:
         if action == "sign-out":
             await self.services.accounts.sign_out(self.get_cookie(SESSION_COOKIE, ""))
-            self.clear_cookie(SESSION_COOKIE, path=SIGN_IN_PATH)
+            self.clear_cookie(SESSION_COOKIE)
             return self.redirect("/", status=303)
         try:
-            token = await self.services.accounts.sign_in(self.input.web_form().get("key", "").strip())
+            form = self.input.web_form()
+            token = await self.services.accounts.sign_in(form.get("key", "").strip())
         except InvalidKey as error:
             await self.authorization.count_failed_login()
             return self.write_sign_in_page(error)
         except ApiError as error:
             return self.write_sign_in_page(error)
-        return _begin(self, token)
+        return _begin(self, token, "/" if form.get("next") == "/" else SIGN_IN_PATH)
 
 
 class SignInEmail(PageHandler):
@@ -62,6 +63,6 @@ class SignInLink(PageHandler):
         return _begin(self, session)
 
 
-def _begin(page: PageHandler, token: str) -> None:
-    page.set_private_cookie(SESSION_COOKIE, token, SESSION_LIFETIME)
-    page.redirect(SIGN_IN_PATH, status=303)
+def _begin(page: PageHandler, token: str, place: str = SIGN_IN_PATH) -> None:
+    page.set_private_cookie(SESSION_COOKIE, token, SESSION_LIFETIME, path="/", samesite="Lax")
+    page.redirect(place, status=303)

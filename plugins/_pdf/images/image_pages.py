@@ -52,7 +52,7 @@ def encode_frame(frame: Frame, quality: int | None) -> Stream:
     image, profile = frame.image, frame.icc_profile
     if image.mode == "1":
         if quality is not None:
-            FidelityWarning.issue("quality_ignored", "Pictures of 1 bit are stored without loss.")
+            FidelityWarning.issue("quality_ignored", "Images of 1 bit are stored without loss.")
         return _bilevel_stream(image)
     alpha = image.getchannel("A") if image.mode == "RGBA" else None
     colors = image.convert("RGB") if alpha else image

@@ -233,7 +233,7 @@ def _is_picture(page: pymupdf.Page) -> bool:
 def _warn_pictures(numbers: list[int]) -> None:
     if numbers:
         pages = f"Page {numbers[0]} shows" if len(numbers) == 1 else f"{len(numbers)} pages show"
-        message = f"{pages} pictures without text, in which nothing can be found; pdf-ocr recognizes their text."
+        message = f"{pages} images without text, in which nothing can be found; pdf-ocr recognizes their text."
         FidelityWarning.issue("no_text", message)
 
 
