@@ -75,7 +75,9 @@ def load_signer(data: bytes, password: str | None) -> signers.SimpleSigner:
     else:
         message = "certificate is no PKCS#12 file with a key and its certificate, or certificate_password is wrong."
         raise InvalidOption(message, reason="malformed", param="certificate_password")
-    start, end = signer.signing_cert.not_valid_before, signer.signing_cert.not_valid_after
+    certificate = signer.signing_cert
+    assert certificate is not None  # as it was loaded with the key
+    start, end = certificate.not_valid_before, certificate.not_valid_after
     if not start <= datetime.now(UTC) <= end:
         message = f"The certificate is valid from {start} to {end}."
         raise InvalidOption(message, reason="out_of_range", param="certificate")

@@ -94,12 +94,17 @@ def test_files_that_a_tool_needs_are_missed_before_a_job_is_accepted(server: Run
     before = server.request("GET", "/jobs").json()["data"]
 
     for name, (missing, *_) in needed.items():
-        path, sent = f"/pdf/{name.removeprefix('pdf-')}", {"files": _files(name)[:1]}
-        by_url = {"data": {"url": "https://example.com/a.pdf"}}
+        path = f"/pdf/{name.removeprefix('pdf-')}"
+        sent: dict[str, Any] = {"files": _files(name)[:1]}
+        by_url: dict[str, Any] = {"data": {"url": "https://example.com/a.pdf"}}
         for body, headers in ((sent, {}), (sent, _AS_JOB), (by_url, _AS_JOB)):
             refused = server.request("POST", path, **body, headers=headers)
             problem(refused, 400, "invalid_parameter", reason="missing", param=missing)
-        stages = {"files": _files(name)[:1], "data": {"stages": json.dumps([{"tool": name}])}, "headers": _AS_JOB}
+        stages: dict[str, Any] = {
+            "files": _files(name)[:1],
+            "data": {"stages": json.dumps([{"tool": name}])},
+            "headers": _AS_JOB,
+        }
         refused = server.request("POST", "/pdf/pipe", **stages)
         problem(refused, 400, "invalid_parameter", reason="missing", param=f"stages[0].{missing}")
 
