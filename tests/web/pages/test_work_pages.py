@@ -99,7 +99,8 @@ def test_previews_of_large_files_and_of_pages(site: Running) -> None:
         single = client.post("/try/preview", files=pages, data={"pages": "3"})
         assert max(Image.open(io.BytesIO(single.content)).size) == 1000
         for wrong in ("1-13", "3-2", "all", "0"):
-            problem(client.post("/try/preview", files=pages, data={"pages": wrong}), 400, "invalid_parameter")
+            refused = client.post("/try/preview", files=pages, data={"pages": wrong})
+            problem(refused, 400, "invalid_parameter", param="pages", details={"max": 12})
         assert "1 credit<" in client.get("/").text
 
 
