@@ -38,7 +38,14 @@ from web.services.webhooks.public_addresses import Refusal
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")
-_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials", "too_large"}  # commands, metrics, and internal ones
+_NOT_OF_THE_API = {
+    "email_taken",
+    "none",
+    "previews",
+    "signed_in_changed",
+    "trials",
+    "too_large",
+}  # pages, commands, metrics
 _PLENTY = 10_000_000  # requests a minute
 # A number of requests to every operation does not depend on the load of the machine, as a duration does.
 _EXAMPLES_PER_SECOND = 0.4
@@ -206,8 +213,8 @@ class TestOptions:
         schemas = published()["components"]["schemas"]
         groups = {name: part["properties"] for name, part in schemas.items() if name.endswith("Options")}
         assert not any("enum" in option for options in groups.values() for option in options.values())
-        fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "MakeAPdfOfImagesOptions")]
-        assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "MakeAPdfOfImagesFit")]
+        fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "CreateAPdfFromImagesOptions")]
+        assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "CreateAPdfFromImagesFit")]
         assert _component("Fit")["enum"] == ["inside", "outside", "cover", "contain", "fill"]
         color_spaces = [groups[name]["color_space"]["$ref"] for name in ("ConvertOptions", "CompressAPdfOptions")]
         assert color_spaces == [f"#/components/schemas/{name}" for name in ("ColorSpace", "CompressAPdfColorSpace")]
