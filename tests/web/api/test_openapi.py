@@ -45,7 +45,7 @@ _NOT_OF_THE_API = {
     "signed_in_changed",
     "trials",
     "too_large",
-}  # pages, commands, metrics
+}  # of pages and commands
 _PLENTY = 10_000_000  # requests a minute
 # A number of requests to every operation does not depend on the load of the machine, as a duration does.
 _EXAMPLES_PER_SECOND = 0.4
