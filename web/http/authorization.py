@@ -136,7 +136,9 @@ class Authorization:
         """Sets the account of trials. With an API key, files may be as large as the files of its account."""
         trials = self._services.trials
         self.account = paying = await trials.account(self.address)
-        if "Authorization" in self._request.headers:
+        if "Authorization" not in self._request.headers:
+            trials.check_offered()
+        else:
             await self.authenticate()
             tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
             self.account = replace(paying, tier=tier)
@@ -144,11 +146,9 @@ class Authorization:
         await trials.count_preview(self.address)
 
     def _key_and_limit(self) -> tuple[str, int]:
-        settings = self._services.settings
         if self.account is None:
-            return f"address:{self.address}", settings.rate_limit_anonymous
-        paid = self.account.tier.name == "paid"
-        return f"account:{self.account.id}", settings.rate_limit_paid if paid else settings.rate_limit_free
+            return f"address:{self.address}", self._services.settings.rate_limit_anonymous
+        return f"account:{self.account.id}", self.account.tier.requests_per_minute
 
     def _is_same_origin(self) -> bool | None:
         """Whether a page of this server sent the request; None if no page did, by the headers that browsers set."""

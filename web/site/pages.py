@@ -1,6 +1,7 @@
 """Pages for people: landing, registration, status, and static files."""
 
 import json
+import re
 from collections.abc import Hashable
 from functools import cache
 from importlib.metadata import version
@@ -9,21 +10,14 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from tornado.template import Loader
+from tornado.template import DictLoader
 from tornado.web import HTTPError, StaticFileHandler
 
 from config.errors import PublicError
-from config.pricing import (
-    FREE_CREDITS,
-    MIB,
-    PACKS,
-    TIERS,
-    TRIAL_TIER,
-    TRIALS_PER_ADDRESS,
-)
+from config.pricing import FREE_CREDITS, MIB
 from storage.errors import InvalidKey
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
-from web.api.errors import ApiError, NotFound, public_error
+from web.api.errors import ApiError, NotFound, RegistrationClosed, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
@@ -44,6 +38,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_LINK = re.compile(r"""(\b(?:href|src|action|formaction)=")/(?=[^/])""")
 _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 """The media type of data for scripts of pages."""
@@ -82,9 +77,11 @@ class PageHandler(BaseHandler):
     def get_template_namespace(self) -> dict[str, Any]:
         own = {
             "here": self.request.path,
+            "base": self.base_path,
             "json": json,
             "operator": self.services.settings.operator,
             "signed_in": self.authorization.session,
+            "registration": self.services.settings.registration,
         }
         return {**super().get_template_namespace(), **own}
 
@@ -123,19 +120,35 @@ class PageHandler(BaseHandler):
         if error is not None:
             self.set_error(error)
         sends_email = self.services.email_queue.enabled
-        self.write_page("sign_in.html", error=error, sends_email=sends_email, sent=sent, minutes=SIGN_IN_VALIDITY // 60)
+        self.write_page(
+            "sign_in.html",
+            error=error,
+            sends_email=sends_email,
+            sent=sent,
+            minutes=SIGN_IN_VALIDITY // 60,
+            sign_in=self.services.oidc.enabled,
+        )
 
-    def set_private_cookie(self, name: str, value: str, max_age: int) -> None:
-        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
+    def set_private_cookie(self, name: str, value: str, max_age: int, *, from_others: bool = False) -> None:
+        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read.
+
+        Requests that links of other sites lead to have it only if it is valid `from_others`.
+        """
         secure = self.services.settings.base_url.startswith("https://")
         self.set_cookie(
-            name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure
+            name,
+            value,
+            path=self.base_path + SIGN_IN_PATH,
+            max_age=max_age,
+            httponly=True,
+            samesite="Lax" if from_others else "Strict",
+            secure=secure,
         )
 
     def write_public_error(self, error: BaseException | None) -> None:
         if self.access == "session" and isinstance(error, InvalidKey):
             self.set_status(303)
-            self.set_header("Location", SIGN_IN_PATH)
+            self.set_header("Location", self.base_path + SIGN_IN_PATH)
             self.set_header("Content-Length", "0")
         elif wants_html(self.request.headers.get("Accept", "")):
             public = public_error(error)
@@ -156,6 +169,7 @@ class Landing(PageHandler):
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
+        settings, plans = services.settings, services.settings.all_plans
         trials_left = await services.trials.remaining(self.authorization.address)
         if self.write_known_page(("landing.html", trials_left)):
             return
@@ -173,14 +187,17 @@ class Landing(PageHandler):
                 {"name": one.name, "title": one.title, "labels": one.labels} for one in (*OPTION_GROUPS, MORE)
             ],
             example=LANGUAGES["curl"](example),
-            packs=tuple(PACKS.values()),
+            packs=settings.packs_on_sale,
             describe_price=describe_price,
             free_credits=FREE_CREDITS,
-            trials=TRIALS_PER_ADDRESS,
+            trials=settings.trials,
             trials_left=trials_left,
-            trial_mib=TRIAL_TIER.max_file_size // MIB,
-            max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
-            hours=services.settings.file_retention_seconds / 3600,
+            trial_mib=plans["trial"].max_file_size // MIB,
+            max_mib={
+                "free": plans[settings.default_plan].max_file_size // MIB,
+                "paid": plans["paid"].max_file_size // MIB,
+            },
+            hours=plans[settings.default_plan].file_retention_seconds / 3600,
         )
 
 
@@ -214,6 +231,8 @@ class RegisterPage(PageHandler):
     access = "form"
 
     async def get(self) -> None:
+        if self.services.settings.registration == "closed":
+            raise RegistrationClosed
         self.write_page("register.html", error=None, entered={}, sent_to=None, **self._offer())
 
     async def post(self) -> None:
@@ -306,9 +325,13 @@ class PageNotFound(PageHandler):
 
 
 @cache
-def load_templates() -> Loader:
-    """Compiles the templates of all pages, once per process. Reads from disk."""
-    loader = Loader(str(_TEMPLATES))
-    for path in _TEMPLATES.rglob("*.html"):
-        loader.load(str(path.relative_to(_TEMPLATES)))
+def load_templates() -> DictLoader:
+    """Compiles the templates of all pages, once per process. Reads from disk.
+
+    Their links begin with `/`; the base path is added here, so that no link can be without it.
+    """
+    texts = {str(path.relative_to(_TEMPLATES)): path.read_text() for path in _TEMPLATES.rglob("*.html")}
+    loader = DictLoader({name: _LINK.sub(r"\1{{ base }}/", text) for name, text in texts.items()})
+    for name in texts:
+        loader.load(name)
     return loader

@@ -1,5 +1,6 @@
 // The try-it form of the landing page: chosen files, options for all of them, and the requests behind the latest result.
 
+import { base } from "./base.js";
 import { createComparison } from "./try_compare.js";
 import { FileEntry, formatSize, plural, safeName, saving } from "./try_file.js";
 import { highlight } from "./highlight.js";
@@ -56,7 +57,7 @@ const page = {
   },
   // Resolves to what the API says about a pair of formats; null if it says nothing.
   loadPair(source, target) {
-    const path = `/api/v1/formats/${source}/${target}`;
+    const path = `${base}/api/v1/formats/${source}/${target}`;
     if (!pairs.has(path)) {
       pairs.set(path, sendForJson(path).then(({ data }) => data, () => {
         pairs.delete(path);
@@ -218,7 +219,7 @@ async function setKey(key) {
   showAccess();
   if (!key) return;
   try {
-    const { data, meta } = await sendForJson("/api/v1/account", { key });
+    const { data, meta } = await sendForJson(`${base}/api/v1/account`, { key });
     if (page.access.key !== key) return;
     page.access = { ...page.access, limit: data.max_file_size };
     page.setBalance(meta.credits_remaining);

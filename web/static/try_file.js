@@ -1,11 +1,12 @@
 // A chosen file of the try-it form: its format, its own options, its conversion, and the result.
 
+import { base } from "./base.js";
 import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
 import { copyMiddle, loadPreview, showImage } from "./try_images.js";
 import { RequestError, createForm, describeError, send, sendForJson } from "./try_requests.js";
 
-const API = "/api/v1";
+const API = `${base}/api/v1`;
 const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…", downloading: "Downloading…" };
 const HEAD = 65536; // bytes at the beginning of a large file that show its format
 
@@ -138,7 +139,7 @@ export class FileEntry {
     if (this.file.size <= HEAD) return;
     const head = new File([this.file.slice(0, HEAD)], this.file.name);
     try {
-      const { data } = await sendForJson("/try/identify", { form: createForm({ file: head }), signal: this.removal.signal });
+      const { data } = await sendForJson(`${base}/try/identify`, { form: createForm({ file: head }), signal: this.removal.signal });
       if (data.input_format && data.input_format !== this.source) this.setSource(data.input_format);
     } catch (error) {
       if (error.code === "invalid_file_type") this.refuse(error);
@@ -160,7 +161,7 @@ export class FileEntry {
     const isCurrent = () => target === this.target && password === this.options.password;
     const form = createForm({ output_format: target, dry_run: "true", ...(password && { password }), file: this.file });
     try {
-      const { data } = await sendForJson(key ? `${API}/convert` : "/try/convert", { form, key, signal });
+      const { data } = await sendForJson(key ? `${API}/convert` : `${base}/try/convert`, { form, key, signal });
       if (!isCurrent()) return; // for another format, an inspection is queued
       this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : [])];
       this.messages = data.warnings.map((warning) => warning.message);
@@ -241,7 +242,7 @@ export class FileEntry {
       this.setState("downloading");
       blob = (await send(`${API}/files/${data.file_id}/download`, { key, signal, onWait })).response;
     } else {
-      const response = await send("/try/convert", { form, signal, onUpload, onWait });
+      const response = await send(`${base}/try/convert`, { form, signal, onUpload, onWait });
       data = JSON.parse(response.getResponseHeader("X-Result"));
       this.page.setTrialsLeft(data.trials_remaining);
       blob = response.response;

@@ -1,5 +1,6 @@
 // Images of files: shown by the browser if it can, else a preview that the server makes.
 
+import { base } from "./base.js";
 import { Queue, createForm, send } from "./try_requests.js";
 
 const previews = new Queue(1);
@@ -22,7 +23,7 @@ export async function loadPreview(blob, { alt, limit, key, password, signal }) {
     if (blob.size > limit) throw error;
   }
   const form = createForm({ file: blob, ...(password && { password }) });
-  const { response } = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, key, signal }), signal);
   return Object.assign(await loadImage(response, `Preview of ${alt}`), { isPreview: true });
 }
 
@@ -59,6 +60,6 @@ export function copyMiddle(image, size = Infinity) {
 export async function encodeSample(canvas, options, { key, signal }) {
   const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
   const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
-  const { response } = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, key, signal }), signal);
   return { image: await loadPreview(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
 }

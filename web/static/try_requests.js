@@ -1,5 +1,7 @@
 // Requests of the try-it form: with progress and cancellation, in a queue, and errors that say what to do.
 
+import { base } from "./base.js";
+
 const RETRIES = 3; // of a request that exceeds a rate limit
 const RETRIED = [undefined, "queue_full"]; // reasons
 const LONGEST_WAIT = 60; // seconds before a retry
@@ -18,9 +20,9 @@ export class RequestError extends Error {
 }
 
 const LINKS = {
-  no_credits: { href: "/dashboard#credits-section", text: "Buy credits" },
-  bytes: { href: "/docs/limits", text: "Limits" },
-  trials: { href: "/register", text: "Get an API key" },
+  no_credits: { href: `${base}/dashboard`, text: "Your credits" },
+  bytes: { href: `${base}/docs/limits`, text: "Limits" },
+  trials: { href: `${base}/register`, text: "Get an API key" },
 };
 const ADVICE = {
   pdf_encrypted: "Enter the password and convert again.",
@@ -32,7 +34,7 @@ const ADVICE = {
 export function describeError(error, hasKey, retryAfter) {
   const name = error.reason ?? error.code;
   let advice = ADVICE[name];
-  let link = LINKS[name] ?? { href: `/docs/errors#${error.code}`, text: "About this error" };
+  let link = LINKS[name] ?? { href: `${base}/docs/errors#${error.code}`, text: "About this error" };
   if (name === "bytes" && !hasKey) {
     advice = "With an API key, files may be larger.";
     link = LINKS.trials;

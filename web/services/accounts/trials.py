@@ -12,9 +12,8 @@ from config.pricing import (
     FREE_CREDITS,
     TRIAL_CREDITS_PER_DAY,
     TRIAL_PREVIEWS_PER_ADDRESS,
-    TRIAL_TIER,
-    TRIALS_PER_ADDRESS,
 )
+from config.settings import Settings
 from engine.outcome import Outcome
 from storage.database import Database, Transaction
 from storage.errors import EmailTaken
@@ -44,9 +43,11 @@ class TrialsUsed(RateLimited):
 class Trials:
     """Provides the account of trial conversions, and limits trials and previews by address."""
 
-    def __init__(self, database: Database, limiter: RateLimiter) -> None:
+    def __init__(self, database: Database, limiter: RateLimiter, settings: Settings) -> None:
         self._database = database
         self._limiter = limiter
+        self._settings = settings
+        self.per_day = settings.trials
 
     async def account(self, address: str) -> Account:
         """Returns the account for a client at a network address. Creates the account at its first use.
@@ -54,19 +55,26 @@ class Trials:
         Raises DatabaseBusy.
         """
         stored, key = await self._database.run(_open_account)
-        return replace(Account.from_storage(stored, key.key_id), tier=TRIAL_TIER, client=address)
+        account = Account.from_storage(stored, key.key_id, self._settings)
+        return replace(account, tier=self._settings.all_plans["trial"], client=address)
 
     async def remaining(self, address: str) -> int:
         """Returns how many trial conversions the address has left."""
-        return (await self._limiter.peek(*_address_limit(address))).remaining
+        return (await self._limiter.peek(*self._address_limit(address))).remaining if self.per_day else 0
 
     async def check(self, address: str) -> None:
-        """Raises TrialsUsed if the address has no trial conversion left."""
-        _check(await self._limiter.peek(*_address_limit(address)))
+        """Raises TrialsUsed if the address has no trial conversion left, and RateLimited if there are none."""
+        self.check_offered()
+        _check(await self._limiter.peek(*self._address_limit(address)))
+
+    def check_offered(self) -> None:
+        """Raises RateLimited if this server has no trials."""
+        if not self.per_day:
+            raise RateLimited("This server converts nothing without an account.", retry_after=DAY, reason="trials")
 
     async def count(self, address: str) -> int:
         """Counts a trial conversion, and returns how many are left. Raises TrialsUsed."""
-        return _check(await self._limiter.hit(*_address_limit(address))).remaining
+        return _check(await self._limiter.hit(*self._address_limit(address))).remaining
 
     async def count_preview(self, address: str) -> None:
         """Counts a preview or an inspection. Raises RateLimited."""
@@ -75,6 +83,10 @@ class Trials:
             raise RateLimited(
                 "No more previews today.", retry_after=status.retry_after, reason="previews", limit=status
             )
+
+    def _address_limit(self, address: str) -> tuple[str, int, int]:
+        """Returns the key, the number of conversions and the seconds of their window for the rate limiter."""
+        return f"trials:conversions:{address}", self.per_day, DAY
 
 
 def credits_used_up() -> TrialsUsed:
@@ -100,11 +112,6 @@ def trial_result(request: ConversionRequest, outcome: Outcome, remaining: int) -
     return TrialResult(
         request.context.input_format, request.size, replace(outcome, warnings=warnings), reduction, remaining
     )
-
-
-def _address_limit(address: str) -> tuple[str, int, int]:
-    """Returns the key, the number of conversions and the seconds of their window for the rate limiter."""
-    return f"trials:conversions:{address}", TRIALS_PER_ADDRESS, DAY
 
 
 def _check(status: RateLimitStatus) -> RateLimitStatus:
