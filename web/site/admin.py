@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from config.errors import PublicError
+from config.pricing import PlanChanges
 from config.settings import effective_settings
 from storage.database import Transaction
 from storage.errors import NoCredits
@@ -21,7 +22,7 @@ from web.site.pages import SIGN_IN_PATH, PageHandler
 
 ADMIN_PATH = f"{SIGN_IN_PATH}/admin"
 _SHOWN = 25  # accounts, actions and jobs
-_LIMITS = ("max_file_size", "requests_per_minute", "max_concurrent", "max_stored_bytes", "file_retention_seconds")
+_LIMITS = tuple(name for name in PlanChanges.model_fields if name != "unmetered")
 
 
 class AdminHandler(PageHandler):
@@ -69,7 +70,7 @@ class AdminInvitation(AdminHandler):
         )
         if services.email_queue.enabled:
             services.email_queue.enqueue(invitation_email(fields.email, link))
-        return await _write_overview(self, link=link)
+        return await _write_overview(self, invitation_link=link)
 
 
 class AdminChange(AdminHandler):
@@ -158,7 +159,9 @@ async def _write_account(page: PageHandler, account: StoredAccount, error: Publi
     )
 
 
-async def _write_overview(page: PageHandler, error: PublicError | None = None, link: str | None = None) -> None:
+async def _write_overview(
+    page: PageHandler, error: PublicError | None = None, invitation_link: str | None = None
+) -> None:
     services = page.services
     database = services.database
     search, cursor = page.get_query_argument("search", ""), page.get_query_argument("cursor", None)
@@ -170,7 +173,7 @@ async def _write_overview(page: PageHandler, error: PublicError | None = None, l
     page.write_page(
         "admin.html",
         error=error,
-        link=link,
+        invitation=invitation_link,
         search=search,
         found=found,
         plan_names={one.id: plan_of(one, services.settings).name for one in found.values},

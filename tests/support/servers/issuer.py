@@ -17,15 +17,27 @@ from joserfc import jwk, jwt
 CLIENT = ("convertd", "secret of the client")
 
 
+def new_key() -> jwk.RSAKey:
+    """A key, all of which have the same id."""
+    return jwk.RSAKey.generate_key(2048, {"kid": "one"})
+
+
 @dataclass
 class Issuer:
-    """The issuer at `url`. `person` are the claims of whoever signs in; `changes` replace claims of the token."""
+    """The issuer at `url`. `person` are the claims of whoever signs in; `changes` replace claims of the token.
+
+    Tokens are signed by the `signer`, whose `key` is published unless a test replaces it.
+    """
 
     url: str
     person: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, Any] = field(default_factory=dict)
-    key: jwk.RSAKey = field(default_factory=lambda: jwk.RSAKey.generate_key(2048, {"kid": "one"}))
+    key: jwk.RSAKey = field(default_factory=new_key)
+    signer: jwk.RSAKey = field(init=False)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.signer = self.key
 
     def settings(self) -> dict[str, Any]:
         """The settings of a server that people sign in to here."""
@@ -52,7 +64,7 @@ class Issuer:
             return None
         now = int(time.time())
         claims = {"iss": self.url, "aud": CLIENT[0], "iat": now, "exp": now + 60, "nonce": asked["nonce"]}
-        signed = jwt.encode({"alg": "RS256", "kid": "one"}, {**claims, **self.person, **self.changes}, self.key)
+        signed = jwt.encode({"alg": "RS256", "kid": "one"}, {**claims, **self.person, **self.changes}, self.signer)
         return {"access_token": "token", "token_type": "Bearer", "id_token": signed}
 
 

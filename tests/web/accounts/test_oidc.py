@@ -12,7 +12,7 @@ import pytest
 from storage.tables import accounts, audit, ledger_audit
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers
-from tests.support.servers.issuer import Issuer, running_issuer
+from tests.support.servers.issuer import Issuer, new_key, running_issuer
 
 ANN: dict[str, Any] = {
     "sub": "1",
@@ -97,19 +97,13 @@ def test_tokens_for_others_are_refused(issuer: Issuer, client: httpx.Client, cha
     assert "did not confirm who you are" in page
 
 
-def test_tokens_of_others_are_refused(issuer: Issuer, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running_issuer() as other:
-        published = issuer.key
-        issuer.key = other.key
-        token, issuer_keys = Issuer.token, published
-        monkeypatch.setattr(Issuer, "token", lambda self, *sent: _restored(self, token(self, *sent), issuer_keys))
+def test_tokens_of_others_are_refused(issuer: Issuer, client: httpx.Client) -> None:
+    signer = issuer.signer
+    issuer.signer = new_key()
+    try:
         assert "did not confirm who you are" in sign_in(client, issuer, **{**ANN, "sub": "6"})
-        issuer.key = published
-
-
-def _restored(issuer: Issuer, answer: Any, key: Any) -> Any:
-    issuer.key = key
-    return answer
+    finally:
+        issuer.signer = signer
 
 
 def test_a_callback_without_its_beginning_is_refused(issuer: Issuer, client: httpx.Client) -> None:

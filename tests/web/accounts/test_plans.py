@@ -72,11 +72,11 @@ def test_conversions_of_an_unmetered_account_cost_nothing(team: Running) -> None
 
 
 def test_limits_of_an_account_differ_from_its_plan_until_they_are_reset(team: Running) -> None:
-    key = member(team, "limits@team.example", "--max-file-size", "600", "--metered", "--file-retention-seconds", "60")
+    key = member(team, "limits@team.example", "--max-file-size", "300", "--metered", "--file-retention-seconds", "60")
     form: dict[str, Any] = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}}
-    assert len(sample("png")) > 600
+    assert len(sample("png")) > 300
     refused = team.request("POST", "/convert", key, **form)
-    problem(refused, 413, "file_too_large", details={"max_file_size": 600})
+    problem(refused, 413, "file_too_large", details={"max_file_size": 300})
 
     assert command(team, "set", "limits@team.example", "--reset", "--unmetered").exit_code == 0
     assert team.request("POST", "/convert", key, **form).status_code == 200
