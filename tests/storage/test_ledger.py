@@ -353,7 +353,7 @@ def test_the_first_changes_of_the_files_of_an_account_count_all_of_them(
 ) -> None:
     """Some of them at the same time, when none has counted the files yet."""
     earlier = open_earlier(18)
-    owners = [open_account(earlier).id for _ in range(10)]
+    owners = [open_earlier_account(earlier, 50) for _ in range(10)]
     converted, deleted = ([earlier.run_blocking(files.add, one, SOURCE, DAY).file_id for one in owners] for _ in "12")
     opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(files.most_stored_bytes, owners[0]) is None
