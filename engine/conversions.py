@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -331,6 +331,7 @@ class Tool(Generic[T]):
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
+    words: str = ""
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
@@ -372,6 +373,11 @@ class Tool(Generic[T]):
     def __str__(self) -> str:
         return self.name
 
+    def check_files(self, given: Collection[str]) -> None:
+        """Raises InvalidOption for a required additional file that is not among the given ones."""
+        for name in (name for name, file in self.files.items() if file.minimum and name not in given):
+            raise InvalidOption(f"{name} is missing.", reason="missing", param=name)
+
     def check(self, sources: Sequence[FileFormat | None]) -> None:
         """Raises InvalidOption for a wrong number of inputs, UnknownFormat for an input of another format.
 
@@ -404,6 +410,7 @@ def tool(
     format: Format[T],
     *,
     title: str,
+    words: str = "",
     sources: tuple[FileFormat, ...] = (),
     decoded_to: AnyFormat | None = None,
     target: FileFormat | None = None,
@@ -421,8 +428,8 @@ def tool(
     Its positional parameter is a payload, or a list of payloads if `inputs` allows several. At least one of `sources`
     and `decoded_to` is needed; `decoded_to` accepts the formats of all files that a step decodes to it. A tool that
     `encodes` returns files of the format `target` instead of payloads, as EncodedFile. `name` is its id for
-    clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it. The
-    default of `target` is the first of the `sources`.
+    clients, such as `pdf-merge`, and `title` its name for people, who also find it by the `words`. The first line of
+    the docstring describes it. The default of `target` is the first of the `sources`.
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
@@ -437,6 +444,7 @@ def tool(
             inputs=inputs,
             count=count,
             title=title,
+            words=words,
             summary=(run.__doc__ or title).strip().splitlines()[0],
             isolated=isolated,
             archive=archive,

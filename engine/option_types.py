@@ -189,7 +189,7 @@ FontSize: TypeAlias = Annotated[
 ]
 Images: TypeAlias = Annotated[
     Literal["embed", "drop", "zip"],
-    Field(description="Where a text has the pictures of its source: inside, as data, nowhere, or beside it in a ZIP."),
+    Field(description="Where a text has the images of its source: inside, as data, nowhere, or beside it in a ZIP."),
 ]
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],

@@ -58,13 +58,14 @@ class InputFile:
 
     `format` is the format in memory of the payload that the tool or transform receives; a tool receives a NamedFile if
     it is None, and a list if the `maximum` number of files is above 1. A transform receives one of the `names` as text
-    if a request gives that instead of a file.
+    if a request gives that instead of a file. The `minimum` is 1 if the parameter has no default.
     """
 
     format: Any
     description: str
     names: tuple[str, ...] = ()
     maximum: int = 1
+    minimum: int = 0
 
 
 @dataclass(frozen=True)
@@ -399,7 +400,7 @@ def _read_option(name: str, default: Any, annotation: Any) -> Option:
         named = Field(
             max_length=_MAX_PATH, examples=examples, description=description, json_schema_extra={"x-file": True}
         )
-        return Option(name, Annotated[str, named], file=file)
+        return Option(name, Annotated[str, named], file=replace(file, minimum=int(default is Parameter.empty)))
     if stages := _mark(annotation, StageList):
         limits = Field(min_length=1, max_length=_MAX_STAGES, examples=[stages.example], description=stages.description)
         return Option(name, Annotated[list[dict[str, Any]], limits], required=True, stages=True)

@@ -286,6 +286,7 @@ def _apply_tool(
     if tool is None:
         yield None, payloads[0], None
         return
+    tool.check_files(files)
     if tool.stages_parameter:
         files = {tool.stages_parameter: stages.bound(tool, plan.stages, files, run)}
     files = {**files, tool.names_parameter: names[: len(payloads)]} if tool.names_parameter else files

@@ -32,20 +32,13 @@ class Tools(Protocol):
     tools: dict[str, AnyTool]
     templates: dict[str, frozenset[str]]
 
-    def tool_options(self, name: str) -> Mapping[str, Option]:
-        """The options of a tool, and of the steps that open its files."""
+    @property
+    def tool_options(self) -> Callable[[str], Mapping[str, Option]]:
+        """`Registry.tool_options`."""
 
-    def plan(
-        self,
-        sources: Sequence[FileFormat],
-        target: str | FileFormat,
-        tool: str | None = None,
-        options: OptionValues | None = None,
-        file_names: tuple[str, ...] = (),
-        *,
-        validated: bool = False,
-    ) -> Plan:
-        """The plan of a tool."""
+    @property
+    def plan(self) -> Callable[..., Plan]:
+        """`Registry.plan`."""
 
 
 def plan_stages(
@@ -112,6 +105,7 @@ def _plan_stage(
         message = f"{tool} takes one file, and {earlier[-1].tool} makes several."
         raise InvalidOption(message, reason="out_of_range", param=_TOOL, details={"min": 1, "max": 1})
     parts = {name: str(values[name]) for name in tool.files if values.get(name) is not None}
+    tool.check_files(parts)
     for name, part in parts.items():
         if part not in formats:
             message = f"{name} must be the name of a file of the form."

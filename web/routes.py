@@ -15,7 +15,7 @@ from web.docs.docs_contents import DOCS_PAGES
 from web.docs.openapi import DocumentedOperation
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.agents import Agents
-from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryIdentify, TryPreview
+from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryIdentify, TryPreview, TryTool
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
@@ -68,6 +68,7 @@ from web.site.dashboard import (
     Receipt,
     UsageCsv,
 )
+from web.site.dashboard_files import ChosenFiles, FileDownload, FilePreview, FilesPage
 from web.site.dashboard_jobs import EndForm, JobsPage, ResultDownload
 from web.site.dashboard_webhooks import NewWebhook, OwnSecretAction, RedeliveryAction, WebhookAction, WebhooksPage
 from web.site.docs import Docs, DocsIndex
@@ -82,6 +83,8 @@ from web.site.pages import (
     load_templates,
 )
 from web.site.sign_in import OidcCallback, OidcStart, Session, SignInEmail, SignInLink
+from web.site.site_files import LlmsText, Manifest, SecurityText, Sitemap
+from web.site.tools import ToolPage
 
 Resource: TypeAlias = tuple[str, type[BaseHandler]]
 """A regular expression of paths, and the handler."""
@@ -141,6 +144,11 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/docs/index.json", DocsIndex),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
+    ("/tools/([a-z0-9-]{1,80})", ToolPage),
+    ("/sitemap.xml", Sitemap),
+    ("/.well-known/security.txt", SecurityText),
+    ("/llms.txt", LlmsText),
+    ("/manifest.webmanifest", Manifest),
     ("/status", StatusPage),
     ("/dashboard", Dashboard),
     ("/dashboard/(sign-in|sign-out)", Session),
@@ -156,6 +164,10 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/delete", DeleteAccount),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
+    ("/dashboard/files", FilesPage),
+    ("/dashboard/files/(zip|delete)", ChosenFiles),
+    ("/dashboard/files/([^/]+)/download", FileDownload),
+    ("/dashboard/files/([^/]+)/preview", FilePreview),
     ("/dashboard/jobs", JobsPage),
     ("/dashboard/jobs/([^/]+)/(cancel|delete)", EndForm),
     ("/dashboard/jobs/([^/]+)/download", ResultDownload),
@@ -169,7 +181,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/usage.csv", UsageCsv),
 )
 
-# The script of the landing page uses these. They are not part of the API.
+# The scripts of pages use these, and /try/tools/ for each tool. They are not part of the API.
 TRIAL_RESOURCES: tuple[Resource, ...] = (
     ("/try/convert", TryConvert),
     ("/try/identify", TryIdentify),
@@ -192,6 +204,10 @@ def build_application(services: Services) -> Application:
         (pattern, handler, _route(pattern, handler, services.registry))
         for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *FURTHER_RESOURCES)
     ]
+    for tool in services.registry.tools.values():
+        path = f"/try/tools/{tool.name}"
+        operation = tool_operation(tool).with_options(services.registry)
+        pages.append((path, TryTool, Route(path, {"POST": operation.for_page()})))
     routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
     return Application(
         [URLSpec(pattern, handler, {"services": services, "route": route}) for pattern, handler, route in routes],

@@ -75,7 +75,7 @@ class _Writer:
         if run.note:
             return f"[{self._notes.number(run)}]"
         if run.picture:
-            FidelityWarning.issue("pictures_dropped", "Pictures are not in the result, nor is text that they show.")
+            FidelityWarning.issue("pictures_dropped", "Images are not in the result, nor is text that they show.")
             return f"[{run.picture.alt}]" if run.picture.alt else ""
         if run.link and run.link.removeprefix("mailto:") not in run.text:
             FidelityWarning.issue("links_dropped", "Addresses to which links lead are not in the result.")

@@ -54,7 +54,7 @@ class Pictures:
     def source(self, picture: Picture) -> str:
         """The URL of a picture; empty if it is dropped, with a warning. Raises TooLarge."""
         if self._images == "drop":
-            FidelityWarning.issue("pictures_dropped", "Pictures are not in the result.")
+            FidelityWarning.issue("pictures_dropped", "Images are not in the result.")
             return ""
         if picture.url:
             return safe_link(picture.url)
@@ -67,7 +67,7 @@ class Pictures:
         self._embedded += len(shown.data)
         if self._embedded > _MAX_EMBEDDED:
             details = {"max_size": _MAX_EMBEDDED}
-            raise TooLarge("The pictures in the text are too large.", reason="bytes", details=details)
+            raise TooLarge("The images in the text are too large.", reason="bytes", details=details)
         return f"data:{shown.media_type};base64,{b64encode(shown.data).decode()}"
 
     def file(self, name: str, text: str) -> bytes | EncodedFile:

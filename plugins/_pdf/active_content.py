@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from engine import FidelityWarning
+from plugins._pdf.attachments import embedded_files
 from plugins._pdf.form_fields import remove_signatures
 from plugins._pdf.name_trees import Ids, as_list, read_name_tree
-from plugins._pdf.objects import open_pdf, saved
+from plugins._pdf.objects import entries, open_pdf, remove_entries, saved
 
 _ACTIONS = {"/Launch": "Launch", "/SubmitForm": "SubmitForm", "/ImportData": "ImportData", "/RichMediaExecute": "Flash"}
 _AUTOMATIC_ACTIONS = {**_ACTIONS, **dict.fromkeys(("/URI", "/GoToR", "/GoToE"), "OpenAction")}
@@ -48,17 +49,14 @@ class _Entry(NamedTuple):
 
 def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
     """Removes the active content if `sanitize`, and returns whether there is any; otherwise issues a warning of it."""
-    entries = list(_active_entries([document.trailer], within=False)) if _may_be_active(document) else []
+    found = list(_active_entries([document.trailer], within=False)) if _may_be_active(document) else []
     if sanitize:
-        for holder, key, _ in reversed(entries):  # a deletion changes the indexes of later entries
-            del holder[key]
-            if isinstance(holder, Array) and key and isinstance(holder[key - 1], String):
-                del holder[key - 1]  # the name of a file in a name tree
-    elif entries:
-        kinds = ", ".join(sorted({entry.kind for entry in entries}))
+        remove_entries((holder, key) for holder, key, _ in found)
+    elif found:
+        kinds = ", ".join(sorted({entry.kind for entry in found}))
         message = f"The PDF has active content, which sanitize removes: {kinds}."
         FidelityWarning.issue("active_content", message, of_original=True)
-    return bool(entries)
+    return bool(found)
 
 
 def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
@@ -100,7 +98,7 @@ def _active_entries(holders: list[Any], *, within: bool) -> Iterator[_Entry]:
             if holder.objgen in seen:
                 continue
             seen.add(holder.objgen)
-        for key, value in enumerate(holder) if isinstance(holder, Array) else holder.items():
+        for key, value in entries(holder):
             if isinstance(value, _HOLDERS):
                 runs = _runs_by_itself(holder, key, value, automatic=automatic)
                 if kind := _kind(holder, key, value, automatic=runs):
@@ -133,17 +131,17 @@ def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
         case "/EF" if _is_program(holder):
             return "embedded program"
     # What names the file goes, too: its entry in a name tree, or its annotation.
-    named = value["/FS"] if isinstance(value, Dictionary) and "/FS" in value else value
-    return "embedded program" if _is_program(named) else _ACTIVE_KEYS.get(key)
+    return "embedded program" if _is_program(value) else _ACTIVE_KEYS.get(key)
 
 
-def _is_program(specification: Any) -> bool:
+def _is_program(value: Any) -> bool:
     """Whether a value specifies an embedded file that systems run, by its name or its start."""
-    streams = specification["/EF"] if isinstance(specification, Dictionary) and "/EF" in specification else None
-    if not isinstance(streams, Dictionary):
+    streams = embedded_files(value)
+    if not streams:
         return False
+    specification = value.get("/FS", value)
     names = [str(name) for key in _FILE_NAMES if isinstance(name := specification.get(key), String)]
-    starts = [_content(stream, _MAX_START) for _, stream in streams.items()]
+    starts = [_content(stream, _MAX_START) for _, stream in streams]
     is_named = any(name.rstrip(" .").lower().endswith(_PROGRAM_SUFFIXES) for name in names)
     return is_named or any(start.startswith(_PROGRAM_STARTS) for start in starts)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf, String
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Pdf, String
 
 from plugins._pdf import fields
 from plugins._pdf.fields import Field
@@ -135,19 +135,15 @@ class _Box:
 
     def __init__(self, widget: Object) -> None:
         left, bottom, right, top = _numbers(widget.get("/Rect"), 4) or (0, 0, 0, 0)
-        looks = widget.get("/MK")
-        looks = looks if isinstance(looks, Dictionary) else Dictionary()
-        turn = looks.get("/R", 0)
+        turn = widget.get(NamePath.MK.R, 0)
         turn = int(turn) % 360 if isinstance(turn, int) else 0
         width, height = abs(right - left), abs(top - bottom)
         self.width, self.height = (height, width) if turn in (90, 270) else (width, height)
         self.matrix = {90: [0, 1, -1, 0, 0, 0], 180: [-1, 0, 0, -1, 0, 0], 270: [0, -1, 1, 0, 0, 0]}.get(
             turn, [1, 0, 0, 1, 0, 0]
         )
-        style = widget.get("/BS")
-        width_of_line = style.get("/W") if isinstance(style, Dictionary) else None
-        (line,) = _numbers(width_of_line, 1) or [1.0]
-        fill, stroke = (_paint(looks.get(key)) for key in ("/BG", "/BC"))
+        (line,) = _numbers(widget.get(NamePath.BS.W), 1) or [1.0]
+        fill, stroke = (_paint(widget.get(path)) for path in (NamePath.MK.BG, NamePath.MK.BC))
         self.frame = f"q {fill} 0 0 {self.width:.2f} {self.height:.2f} re f Q " if fill else ""
         if stroke and line > 0:
             edges = f"{line / 2:.2f} {line / 2:.2f} {self.width - line:.2f} {self.height - line:.2f}"

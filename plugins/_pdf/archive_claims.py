@@ -17,10 +17,15 @@ def claim(packet: bytes) -> dict[bytes, bytes]:
     return dict(_CLAIM.findall(packet))
 
 
+def packet_of(document: Pdf) -> bytes:
+    """The XMP of a document; empty without any."""
+    packet = document.Root.get("/Metadata")
+    return packet.read_bytes() if isinstance(packet, Stream) else b""
+
+
 def claim_of(document: Pdf) -> dict[bytes, bytes]:
     """The claim of a document; empty without one."""
-    packet = document.Root.get("/Metadata")
-    return claim(packet.read_bytes()) if isinstance(packet, Stream) else {}
+    return claim(packet_of(document))
 
 
 def is_same_claim(document: Pdf, other: Pdf) -> bool:

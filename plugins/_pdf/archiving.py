@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
-from pikepdf import Array, Dictionary, Name, Pdf, Stream, String, pdfa
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Pdf, Stream, String, pdfa
 
 from engine import FidelityWarning, InvalidOption
 from plugins._color import profiles
@@ -17,7 +17,8 @@ from plugins._pdf import archive_claims, font_repairs, form_fields
 from plugins._pdf.active_content import check_active_content
 from plugins._pdf.attachments import read_attachments
 from plugins._pdf.name_trees import as_list
-from plugins._pdf.objects import open_pdf, saved, walk
+from plugins._pdf.objects import annotations_of, entries, open_pdf, saved, walk
+from plugins._pdf.resources import CATEGORIES
 
 _MAX_LISTED = 10
 _ATTEMPTS = 8  # the validator does not look into what it has refused
@@ -36,7 +37,10 @@ _OF_PATTERNS = re.compile(
     r"|(scn|SCN) with a pattern.*"
 )
 _OF_TILES = {"/PatternType", "/PaintType", "/TilingType", "/XStep", "/YStep"}
-_UNNEEDED = {"/AA", "/CIDSet"}
+_ACTIONS = {"/AA", "/OpenAction"}
+_UNNEEDED = {"/CIDSet", "/Extensions"}  # those that signatures and encryption need
+_REMOVED = {"/PieceInfo", *_ACTIONS, *_UNNEEDED}
+_UNTOLD = {"/DocChecksum", "/Info", "/Thumb", "/Type", *_UNNEEDED}  # programs find it elsewhere, or make it again
 
 
 def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> bytes:
@@ -53,7 +57,7 @@ def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> byt
     flavour = standard.removeprefix("pdfa-")
     if flavour == "2b":
         _remove_attachments(document)
-    _simplify(document)
+    removed = _simplify(document)
     font_repairs.embed_standard(document)
     font_repairs.key_by_cid(document)
     _warn_prepared(_prepared(document, flavour))
@@ -61,13 +65,14 @@ def archived(document: Pdf, standard: str, param: str, *, sanitize: bool) -> byt
     findings = _findings(data, flavour)
     for _ in range(_ATTEMPTS):
         with open_pdf(data) as written:
-            if not _repair(written, findings, flavour):
+            if not _repair(written, findings, flavour, removed):
                 break
             data = _written(written, flavour)
         findings = _findings(data, flavour)
     if findings:
         listed = "; ".join(dict.fromkeys(f"{one.message} ({one.where})" for one in findings[:_MAX_LISTED]))
         raise InvalidOption(f"The PDF cannot become PDF/A-{flavour}: {listed}.", reason="unsupported", param=param)
+    _warn_removed(removed)
     return data
 
 
@@ -95,12 +100,21 @@ def _warn_prepared(prepared: pdfa.PrepareResult) -> None:
         FidelityWarning.issue("metadata_dropped", f"PDF/A does not permit properties of the XMP metadata: {names}.")
 
 
+def _warn_removed(keys: set[str]) -> None:
+    """Issues warnings of entries that were removed, by their keys."""
+    if keys & _ACTIONS:
+        message = "Actions that run by themselves, and the place at which viewers open the file, are not in the result."
+        FidelityWarning.issue("active_content", message)
+    if others := sorted(keys - _ACTIONS - _UNTOLD):
+        names = ", ".join(others[:_MAX_LISTED])
+        FidelityWarning.issue("metadata_dropped", f"Entries that cannot be validated are not in the result: {names}.")
+
+
 def _without_forms(document: Pdf) -> Pdf:
     """The document with form fields drawn into pages, and all annotations where one has no appearance."""
     form_fields.remove_xfa(document)
-    form = document.Root.get("/AcroForm")
-    has_undrawn = any(_is_undrawn(one) for page in document.pages for one in as_list(page.obj.get("/Annots")))
-    if has_undrawn or (isinstance(form, Dictionary) and as_list(form.get("/Fields"))):
+    has_undrawn = any(_is_undrawn(one) for page in document.pages for one in annotations_of(page.obj))
+    if has_undrawn or as_list(document.Root.get(NamePath.AcroForm.Fields)):
         message = "Form fields and annotations without appearance are drawn as they are, without texts of comments."
         FidelityWarning.issue("forms_dropped", message)
         pages = set(range(len(document.pages)))
@@ -110,9 +124,9 @@ def _without_forms(document: Pdf) -> Pdf:
     return document
 
 
-def _is_undrawn(item: Any) -> bool:
-    is_drawn = not isinstance(item, Dictionary) or item.get("/Subtype") in (Name.Link, Name.Popup)
-    return not is_drawn and not isinstance(item.get("/AP"), Dictionary)
+def _is_undrawn(annotation: Object) -> bool:
+    is_drawn = annotation.get("/Subtype") in (Name.Link, Name.Popup)
+    return not is_drawn and not isinstance(annotation.get("/AP"), Dictionary)
 
 
 def _remove_attachments(document: Pdf) -> None:
@@ -123,23 +137,26 @@ def _remove_attachments(document: Pdf) -> None:
         for key in {"/EmbeddedFiles", "/AF"}.intersection(() if isinstance(holder, Array) else holder.keys()):
             del holder[key]
     for page in document.pages:
-        annotations = [one for one in as_list(page.obj.get("/Annots")) if isinstance(one, Dictionary)]
-        page.obj.Annots = Array([one for one in annotations if one.get("/Subtype") != Name.FileAttachment])
+        kept = [one for one in annotations_of(page.obj) if one.get("/Subtype") != Name.FileAttachment]
+        page.obj.Annots = Array(kept)
 
 
-def _simplify(document: Pdf) -> None:
-    """Writes what is right, but not known to the validator, as it knows it."""
-    if "/OpenAction" in document.Root:  # scripts have gone
+def _simplify(document: Pdf) -> set[str]:
+    """Writes what is right, but not known to the validator, as it knows it. Returns the keys of what it removes."""
+    removed: set[str] = set()
+    if as_list(document.Root.get("/OpenAction"))[:1] == [document.pages[0].obj]:  # where viewers begin anyway
         del document.Root["/OpenAction"]
     if "/Type" in (document.trailer.get("/Info") or Dictionary()):  # another object, in a broken file
         del document.trailer["/Info"]
-    for _, _, holder in walk(document):
-        for key, value in [*(enumerate(holder) if isinstance(holder, Array) else holder.items())]:
+    for _, role, holder in walk(document):
+        unwanted = set() if role in CATEGORIES else _REMOVED  # names of resources can be any
+        for key, value in entries(holder):
             if isinstance(value, String):
                 holder[key] = Name(f"/{value}") if key == "/Tabs" else String(bytes(value))
             elif key == "/Dest" and isinstance(value, Array):
                 holder[key] = Array(list(value))
-            elif key in _UNNEEDED or (key in ("/Pattern", "/Shading") and value == Dictionary()):
+            elif key in unwanted or (key in ("/Pattern", "/Shading") and value == Dictionary()):
+                removed |= {key} & _REMOVED if value != Dictionary() else set()
                 del holder[key]
         if isinstance(holder, Array):
             continue
@@ -149,17 +166,22 @@ def _simplify(document: Pdf) -> None:
             holder.CIDToGIDMap = Name.Identity
         if holder.get("/Subtype") == Name.Image and "/Metadata" in holder:
             del holder["/Metadata"]
+            removed.add("/Metadata")
+    return removed
 
 
-def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str) -> bool:
-    """Gives colors a meaning, or removes entries that the validator does not know. Returns whether it could."""
+def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str, removed: set[str]) -> bool:
+    """Gives colors a meaning, or removes entries that the validator does not know. Returns whether it could.
+
+    Adds the keys of the entries to `removed`.
+    """
     needed = {match[0] for finding in findings if (match := _WITHOUT_INTENT.match(finding.message))}
     if "DeviceCMYK" in needed:
         pdfa.prepare(document, flavour, output_intent=profiles.named("fogra39").data)
     if needed:
         _define_rgb(document)
         return True
-    removed = False
+    has_changed = False
     for finding in findings:
         match = _UNKNOWN_KEYS.fullmatch(finding.message)
         is_beside = finding.rule.removeprefix("pikepdf:schema-") in _BESIDE_PAGES
@@ -167,8 +189,9 @@ def _repair(document: Pdf, findings: Sequence[pdfa.Finding], flavour: str) -> bo
         for key in match[1].split(", ") if match else ():
             if isinstance(holder, Dictionary | Stream) and key in holder and (is_beside or key.startswith(_OF_TEX)):
                 del holder[key]
-                removed = True
-    return removed
+                has_changed = True
+                removed |= set() if key.startswith(_OF_TEX) else {key}
+    return has_changed
 
 
 def _at(document: Pdf, place: str) -> Any:

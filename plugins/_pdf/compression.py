@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import sha256
+from itertools import product
 from typing import Any, TypeAlias
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
+from pikepdf import Array, Dictionary, Name, Object, Pdf, PdfError, Stream
+from PIL import Image, ImageChops
 
-from engine import FidelityWarning
-from plugins._pdf import flate
+from engine import FidelityWarning, color
+from plugins._color import profiles
+from plugins._pdf import archive_claims, flate
 from plugins._pdf.images.recompression import ImageSettings, recompress
-from plugins._pdf.objects import open_pdf, saved, walk
+from plugins._pdf.name_trees import as_list
+from plugins._pdf.objects import open_pdf, remove_private_data, saved, walk
 from plugins._pdf.resources import UsedResources
 from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
@@ -32,7 +37,12 @@ def with_images(data: bytes, password: str, settings: ImageSettings, *, lineariz
     """The file with compressed images, and the number of images that can be stored as JPEG."""
     with open_pdf(data, password) as document:
         count = recompress(document, settings)
-        return saved(document, linearize=linearize), count
+        return _saved(document, linearize=linearize), count
+
+
+def _saved(document: Pdf, **parameters: Any) -> bytes:
+    """As `saved`, without bytes that only PDF/A needs if the document is none."""
+    return saved(document, preserve_pdfa=bool(archive_claims.claim_of(document)), **parameters)
 
 
 def optimize(document: Pdf, password: str) -> bytes:
@@ -40,7 +50,13 @@ def optimize(document: Pdf, password: str) -> bytes:
 
     Images stay as they are, because `recompression` compresses them.
     """
-    _remove_private(document)
+    remove_private_data(document)
+    pages = [page.obj for page in document.pages]
+    resources = UsedResources(pages)
+    for page in pages:
+        resources.keep(page)
+    _join_contents(document)
+    _shorten_profiles(document)
     merge_duplicates(document)
     name_descriptors(document)
     convert_type1(document)
@@ -50,20 +66,48 @@ def optimize(document: Pdf, password: str) -> bytes:
         for item in smaller.objects:
             if isinstance(item, Stream) and item.get("/Subtype") != Name.Image:
                 flate.recompress(item)
-        return saved(smaller)
+        return _saved(smaller)
 
 
-def _remove_private(document: Pdf) -> None:
-    """Removes private data of programs, thumbnails, and names of resources that nothing draws."""
+def _join_contents(document: Pdf) -> None:
+    """Joins the parts of each page's content that no other page has. Parts that are damaged stay."""
+    contents = [as_list(page.obj.get("/Contents")) for page in document.pages]
+    used = Counter(part.objgen for parts in contents for part in parts if isinstance(part, Stream))
+    for page, parts in zip(document.pages, contents, strict=True):
+        if len(parts) > 1 and all(isinstance(part, Stream) and used[part.objgen] == 1 for part in parts):
+            try:
+                joined = b"\n".join(part.read_bytes() for part in parts)
+            except PdfError:
+                continue
+            page.obj.Contents = document.make_stream(joined)
+
+
+_MAX_PROFILE = 1 << 16  # bytes; those of sRGB have 4,000, and without tables 500
+_PROFILE_MARK = slice(36, 40)
+_STEP = 15  # levels between the colors that are compared
+
+
+def _shorten_profiles(document: Pdf) -> None:
+    """Replaces profiles with the colors of sRGB by a short one, which PDF/A-1 does not allow."""
+    if archive_claims.claim_of(document).get(b"part") == b"1":
+        return
+    short = profiles.named("srgb").data
     for item in document.objects:
-        if isinstance(item, Dictionary | Stream) and "/PieceInfo" in item:
-            del item["/PieceInfo"]
-    pages = [page.obj for page in document.pages]
-    resources = UsedResources(pages)
-    for page in pages:
-        resources.keep(page)
-        if "/Thumb" in page:
-            del page["/Thumb"]
+        if isinstance(item, Stream) and item.get("/N") == 3 and len(item.read_raw_bytes()) <= _MAX_PROFILE:
+            try:
+                profile = item.read_bytes()
+            except PdfError:
+                continue
+            if len(profile) > len(short) and _is_srgb(profile):
+                item.write(short)
+
+
+def _is_srgb(profile: bytes) -> bool:
+    if profile[_PROFILE_MARK] != b"acsp" or color.matching_profile("RGB", profile) is None:
+        return False
+    levels = range(0, 256, _STEP)
+    colors = Image.frombytes("RGB", (len(levels) ** 2, len(levels)), bytes(sum(product(levels, repeat=3), ())))
+    return max(ImageChops.difference(colors, color.to_srgb(colors, profile)).tobytes()) <= 1
 
 
 _Id: TypeAlias = tuple[int, int]

@@ -6,7 +6,7 @@ The outline of a part of a document has the items that lead to its pages, and th
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf, String
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Pdf, String
 
 from plugins._pdf.name_trees import Ids, make_name_tree, read_name_tree
 from plugins._pdf.objects import is_apart, keep_apart, take
@@ -145,7 +145,7 @@ def link_items(parent: Object, items: list[Object]) -> None:
 
 def named_destinations(root: Object) -> dict[String | Name, Any]:
     """Destinations by name: strings from the name tree, names from the dictionary of PDF 1.1."""
-    tree = (root.get("/Names") or Dictionary()).get("/Dests")
+    tree = root.get(NamePath.Names.Dests)
     old = root.get("/Dests") or Dictionary()
     strings: dict[String | Name, Any] = {String(key): value for key, value in read_name_tree(tree)}
     return strings | {Name(key): old[key] for key in list(old.keys())}

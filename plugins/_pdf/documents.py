@@ -1,6 +1,6 @@
 """Opens and saves PDF files as objects, with and without encryption, and sets their title and author."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 import pikepdf
 from pikepdf import Dictionary, Name, Page, Pdf, String
 
-from engine import CorruptInput, FidelityWarning, InvalidOption, split_list
+from engine import CorruptInput, FidelityWarning, InvalidOption, PageRanges, split_list
 from engine.mupdf import pymupdf
 from plugins._pdf.active_content import check_active_content
+from plugins._pdf.form_fields import remove_signatures
 from plugins._pdf.objects import open_with, saved
 from plugins._pdf.pages.reading import encrypted_error, warn_repaired
 from plugins._pdf.passwords import warn_unused
@@ -69,16 +70,20 @@ def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callabl
 def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None) -> bytes:
     """The document as a file, without its active content if `sanitize`; otherwise with a warning if it has any.
 
-    `encryption` is as in `saved`.
+    Without signatures, for it has changed, with a warning. `encryption` is as in `saved`.
     """
+    remove_signatures(document)
     check_active_content(document, sanitize=sanitize)
     return saved(document, encryption=encryption)
 
 
-def selected(document: Pdf, indexes: list[int]) -> Iterator[Page]:
-    """The pages at these indexes, which count from 0, in the order of the document."""
-    chosen = set(indexes)
-    return (page for index, page in enumerate(document.pages) if index in chosen)
+def selected(document: Pdf, pages: str) -> list[tuple[int, Page]]:
+    """The pages that are in ranges such as 1-3,5, with their indexes from 0, in the order of the document.
+
+    Raises InvalidOption for a page that does not exist.
+    """
+    chosen = set(PageRanges.parse(pages).indexes(len(document.pages)))
+    return [(index, page) for index, page in enumerate(document.pages) if index in chosen]
 
 
 def missing_option(names: tuple[str, ...]) -> InvalidOption:

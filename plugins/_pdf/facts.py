@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from pikepdf import Dictionary, Name, Object, Pdf, Stream
+from pikepdf import Dictionary, Name, NamePath, Object, Pdf, Stream
 from pikepdf.models.metadata import decode_pdf_date
 
 from plugins._pdf import archive_claims
 from plugins._pdf.fields import Field, text_of
 from plugins._pdf.name_trees import Ids, as_list
+from plugins._pdf.objects import annotations_of, inherited
 from plugins._pdf.resources import drawn_objects
 
 _SUBSET = re.compile(r"[A-Z]{6}\+")
@@ -23,12 +24,9 @@ _METHODS = {"rc4": "RC4", "aes": "AES", "aesv3": "AES"}
 
 def fonts(document: Pdf) -> list[dict[str, Any]]:
     """The different fonts of all pages, annotations and forms, and of what these draw."""
-    form = document.Root.get("/AcroForm")
-    pending: list[Any] = [form.get("/DR")] if isinstance(form, Dictionary) else []
+    pending: list[Any] = [document.Root.get(NamePath.AcroForm.DR)]
     for page in document.pages:
-        pending.append(page.resources if "/Resources" in page else None)
-        annotations = [one for one in as_list(page.obj.get("/Annots")) if isinstance(one, Dictionary)]
-        pending += [one.get("/AP") for one in annotations]
+        pending += [inherited(page.obj, "/Resources"), *(one.get("/AP") for one in annotations_of(page.obj))]
     found = [_font(one) for one in _fonts_in(pending)]
     return [one for index, one in enumerate(found) if one not in found[:index]]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pikepdf import Array, Dictionary, Matrix, Name, Object, Page, Pdf, Rectangle, Stream
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Page, Pdf, Stream
 
 from plugins._pdf.name_trees import Id, Ids, as_list
-from plugins._pdf.pages.marks import Geometry
+from plugins._pdf.objects import annotations_of, entries
 
 READ_ONLY = 1
 REQUIRED = 1 << 1
@@ -111,18 +110,16 @@ class Field:
 
 def _looks(widget: Object) -> list[str]:
     """The names of the states that a widget can show."""
-    looks = widget.get("/AP")
-    normal = looks.get("/N") if isinstance(looks, Dictionary) else None
-    return list(normal.keys()) if isinstance(normal, Dictionary) and not isinstance(normal, Stream) else []
+    normal = widget.get(NamePath.AP.N)
+    return list(normal.keys()) if isinstance(normal, Dictionary) else []
 
 
 def read_fields(document: Pdf) -> list[Field]:
     """The fields with a value, in the order of the form. Several of one name are one field for viewers."""
-    form = document.Root.get("/AcroForm")
     found: list[Field] = []
     seen: Ids = set()
-    roots = as_list(form.get("/Fields")) if isinstance(form, Dictionary) else []
-    shared = {key: form[key] for key in ("/DA", "/Q") if key in form} if isinstance(form, Dictionary) else {}
+    roots = as_list(document.Root.get(NamePath.AcroForm.Fields))
+    shared = {key: value for key, value in entries(document.Root.get("/AcroForm")) if key in ("/DA", "/Q")}
     pending: list[tuple[Any, tuple[str, ...], dict[str, Any]]] = [(one, (), shared) for one in roots[::-1]]
     while pending:
         item, above, inherited = pending.pop()
@@ -142,14 +139,4 @@ def read_fields(document: Pdf) -> list[Field]:
 def widget_pages(document: Pdf) -> dict[Id, tuple[int, Page]]:
     """The number of the page, from 1, and the page of each annotation."""
     pages = list(enumerate(document.pages, 1))
-    annotations = ((one, place) for place in pages for one in as_list(place[1].obj.get("/Annots")))
-    return {one.objgen: place for one, place in annotations if isinstance(one, Dictionary)}
-
-
-def shown_box(page: Page, edges: Iterable[Any]) -> dict[str, float]:
-    """A rectangle of a page as it is shown: `x` and `y` of its upper left corner, `width` and `height`, in points."""
-    geometry = Geometry.of(page)
-    left, bottom, right, top = (float(edge) for edge in edges)
-    shown = Matrix(*geometry.to_page).inverse().transform(Rectangle(left, bottom, right, top))
-    values = {"x": shown.llx, "y": geometry.height - shown.ury, "width": shown.width, "height": shown.height}
-    return {name: round(value, 2) for name, value in values.items()}
+    return {one.objgen: place for place in pages for one in annotations_of(place[1].obj)}

@@ -19,7 +19,8 @@ _MAX_BEST = 4 << 20  # bytes that are compressed at the best level
 _OLD_FILTERS = {"/ASCIIHexDecode", "/ASCII85Decode", "/LZWDecode", "/RunLengthDecode", "/FlateDecode"}
 _MAX_GROWTH = 128
 _PDF_A1 = re.compile(rb"pdfaid:part\W{1,3}1")  # PDF/A-1 allows no filters of metadata
-_XMP_PADDING = re.compile(rb"(?<!\s)\s{100,}(?=<\?xpacket end)")
+# Between elements; not what may be the whole text of one.
+_XMP_SPACE = re.compile(rb"(</[^<>]*>|<[^<>]*/>|\?>)\s+(?=<)|(?<=>)\s+(?=<[^/])")
 
 
 def compress(data: bytes) -> bytes:
@@ -33,7 +34,7 @@ def recompress(stream: Stream) -> None:
     filters = [str(name) for name in as_list(stream.get("/Filter"))]
     raw = stream.read_raw_bytes()
     if stream.get("/Type") == Name.Metadata and not filters:
-        packet = _XMP_PADDING.sub(b"\n", raw)
+        packet = _XMP_SPACE.sub(rb"\1", raw)
         if _PDF_A1.search(packet):
             stream.write(packet)
         else:

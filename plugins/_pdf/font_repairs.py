@@ -9,7 +9,7 @@ from typing import Any
 from fontTools import agl, cffLib, ttLib
 from fontTools.encodings import MacRoman, StandardEncoding
 from fontTools.pens.basePen import NullPen
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Pdf, Stream
 
 from engine import FidelityWarning
 from engine.mupdf import pymupdf
@@ -85,8 +85,7 @@ def key_by_cid(document: Pdf) -> None:
     for _, _, font in list(walk(document)):
         if not isinstance(font, Dictionary) or font.get("/Subtype") != Name.CIDFontType0:
             continue
-        descriptor = font.get("/FontDescriptor")
-        program = descriptor.get("/FontFile3") if isinstance(descriptor, Dictionary) else None
+        program = font.get(NamePath.FontDescriptor.FontFile3)
         if not isinstance(program, Stream) or program.get("/Subtype") != Name.CIDFontType0C:
             continue
         fonts = cffLib.CFFFontSet()

@@ -15,7 +15,7 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning, lazy_imports
 from plugins._pdf.name_trees import Id, Ids, as_list, unique_name
-from plugins._pdf.objects import in_part, is_apart, keep_apart, open_pdf, saved, take
+from plugins._pdf.objects import annotations_of, in_part, is_apart, keep_apart, open_pdf, saved, take
 from plugins._pdf.passwords import authenticate
 from plugins._pdf.resources import categories, names_in, with_entries
 
@@ -25,11 +25,12 @@ with lazy_imports():
 
 def remove_signatures(document: Pdf) -> bool:
     """Removes signatures, which are invalid for a changed document. Issues a warning and returns True if it has any."""
-    root = document.Root
-    form = root.get("/AcroForm") or Dictionary()
+    root, form = document.Root, form_of(document)
     signed = is_signed(document)
-    for field in _signed_fields(form):
+    fields = _signed_fields(form)
+    for field in fields:
         del field["/V"]
+    _keep_looks(form, fields)
     for holder, key in ((root, "/Perms"), (root, "/DSS"), (form, "/SigFlags")):
         if key in holder:
             del holder[key]
@@ -38,9 +39,36 @@ def remove_signatures(document: Pdf) -> bool:
     return signed
 
 
+def form_of(document: Pdf) -> Object:
+    """The form of a document; an empty dictionary without one."""
+    form = document.Root.get("/AcroForm")
+    return form if isinstance(form, Dictionary) else Dictionary()
+
+
+_OF_FIELDS = ("/FT", "/T", "/TU", "/Parent", "/Ff", "/Lock", "/SV", "/MK")
+
+
+def _keep_looks(form: Object, fields: list[Object]) -> None:
+    """Makes what shows signatures stamps: viewers draw fields that are not signed in their own way."""
+    widgets = (widget for field in fields for widget in (field, *as_list(field.get("/Kids"))))
+    shown = [one for one in widgets if isinstance(one, Dictionary) and one.is_indirect and "/AP" in one]
+    if not shown:
+        return
+    stamps = {widget.objgen for widget in shown}
+    parents = {one.Parent.objgen: one.Parent for one in shown if isinstance(one.get("/Parent"), Dictionary)}
+    for holder, key in ((form, "/Fields"), *((parent, "/Kids") for parent in parents.values())):
+        listed = [one for one in as_list(holder.get(key)) if isinstance(one, Dictionary)]
+        holder[key] = Array([one for one in listed if one.objgen not in stamps])
+    for widget in shown:
+        widget.Subtype = Name.Stamp
+        for key in _OF_FIELDS:
+            if key in widget:
+                del widget[key]
+
+
 def is_signed(document: Pdf) -> bool:
     """Whether a document has signatures, or permissions that depend on one."""
-    return "/Perms" in document.Root or bool(_signed_fields(document.Root.get("/AcroForm") or Dictionary()))
+    return "/Perms" in document.Root or bool(_signed_fields(form_of(document)))
 
 
 def _signed_fields(form: Object) -> list[Object]:
@@ -49,7 +77,7 @@ def _signed_fields(form: Object) -> list[Object]:
 
 def remove_xfa(document: Pdf) -> None:
     """Removes the XFA form, which repeats the fields of all pages. Issues a warning if there is one."""
-    form = document.Root.get("/AcroForm") or Dictionary()
+    form = form_of(document)
     if "/XFA" in form:
         del form["/XFA"]
         FidelityWarning.issue("xfa_dropped", "The XFA form was removed; its form fields are kept.")
@@ -127,9 +155,8 @@ class PartFields:
     """The form of a document, whose fields do not lead to those below them."""
 
     def __init__(self, document: Pdf, apart: list[Object]) -> None:
-        form = document.Root.get("/AcroForm")
         self._document = document
-        self._form = form if isinstance(form, Dictionary) else Dictionary()
+        self._form = form_of(document)
         calculated = [field.objgen for field in as_list(self._form.get("/CO")) if isinstance(field, Dictionary)]
         self._order = {field: number for number, field in enumerate(calculated)}
         fields = [field for field, _ in walk_fields(self._form)]
@@ -211,23 +238,22 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str, *, annotation
         if index not in indexes and "/Annots" in page.obj:
             page.obj[_KEPT] = page.obj.Annots
             del page.obj["/Annots"]
-        for annotation in _annotations(page.obj):
+        for annotation in annotations_of(page.obj):
             annotation[_FLAT] = True
             if annotations and annotation.get("/Subtype") == Name.FileAttachment:
                 message = "Files that are attached to annotations are not in the result."
                 FidelityWarning.issue("attachments_dropped", message)
-    form = document.Root.get("/AcroForm")
-    if isinstance(form, Dictionary):
-        document.Root[_KEPT] = form
+    if "/AcroForm" in document.Root:
+        document.Root[_KEPT] = form_of(document)
     flat = open_pdf(_draw(document, password, annotations=annotations), password)
     for page in flat.pages:
         _restore(page.obj, "/Annots")
-        for link in _annotations(page.obj):
+        for link in annotations_of(page.obj):
             if _FLAT in link:
                 del link[_FLAT]
     _restore(flat.Root, "/AcroForm")
-    form = flat.Root.get("/AcroForm")
-    if isinstance(form, Dictionary):
+    if "/AcroForm" in flat.Root:
+        form = form_of(flat)
         flattened = {field.objgen for field, _ in walk_fields(form) if _FLAT in field}
         left: Ids = set()
         form.Fields = Array(without_fields(as_list(form.get("/Fields")), flattened, left))
@@ -241,7 +267,7 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str, *, annotation
 def with_drawn_annotations(document: Pdf, indexes: Set[int], password: str) -> Pdf:
     """As `flatten_pages`; the document itself if it has only links there. Issues a warning for form fields."""
     pages = [page.obj for index, page in enumerate(document.pages) if index in indexes]
-    kinds = {str(item.get("/Subtype")) for page in pages for item in _annotations(page)}
+    kinds = {str(item.get("/Subtype")) for page in pages for item in annotations_of(page)}
     if "/Widget" in kinds:
         FidelityWarning.issue("forms_dropped", "Form fields are drawn as they are, and cannot be filled in.")
     return flatten_pages(document, indexes, password) if kinds - {"/Link", "/Popup"} else document
@@ -269,10 +295,6 @@ def _draw(document: Pdf, password: str, *, annotations: bool) -> bytes:
         drawn.bake(annots=annotations)
         data: bytes = drawn.tobytes(encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
-
-
-def _annotations(page: Object) -> list[Any]:
-    return [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
 
 
 def _restore(holder: Object, key: str) -> None:

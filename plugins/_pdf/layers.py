@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
+from pikepdf import Array, Dictionary, Name, NamePath, Object, Pdf, Stream, String
 
 from plugins._pdf.name_trees import Ids, as_list, empty
-from plugins._pdf.objects import in_part, walk
+from plugins._pdf.objects import entries, in_part, walk
 
 _MAX_NESTING = 20  # visibility expressions
 
@@ -41,7 +41,7 @@ def _hidden_layers(layers: list[Object], defaults: Object) -> Ids:
     hidden -= {layer.objgen for layer in as_list(defaults.get("/ON"))}
     hidden |= {layer.objgen for layer in as_list(defaults.get("/OFF"))}
     for layer in layers:
-        state = ((layer.get("/Usage") or Dictionary()).get("/View") or Dictionary()).get("/ViewState")
+        state = layer.get(NamePath.Usage.View.ViewState)
         if state == Name.OFF:
             hidden.add(layer.objgen)
         elif state == Name.ON:
@@ -106,7 +106,7 @@ def add_layers(part: Pdf, properties: Object) -> None:
 def _drop_others(holder: Any, seen: Ids, depth: int) -> None:
     """Removes empty layers from a dictionary or array, and groups without others."""
     is_array = isinstance(holder, Array)
-    for key, value in [*enumerate(holder)][::-1] if is_array else [*holder.items()]:
+    for key, value in entries(holder)[::-1]:
         is_group = isinstance(value, Array) and len(value) > 0
         is_layer = isinstance(value, Dictionary) and value.get("/Type") == Name.OCG
         if isinstance(value, Array | Dictionary) and not is_layer and depth and value.objgen not in seen:

@@ -8,19 +8,21 @@ the part are emptied if the document is the part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import pikepdf
-from pikepdf import Array, Dictionary, Name, Object, ObjectStreamMode, Pdf, Stream
+from pikepdf import Array, Dictionary, Name, Object, ObjectStreamMode, Pdf, Stream, String
 
 from plugins._pdf import archive_claims
 from plugins._pdf.name_trees import Ids, as_list
 from plugins._pdf.passwords import variants
 
 _SHARED = "/JBIG2Globals"
+_PRIVATE = frozenset(("/PieceInfo", "/Thumb"))
+_MAX_PARENTS = 100  # nodes above a page
 
 
 def open_pdf(data: bytes, password: str = "") -> Pdf:
@@ -58,10 +60,12 @@ def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
     if encryption:
         archive_claims.remove_claim(document)
     kept = document.is_encrypted if encryption is None else encryption
-    is_old = archive_claims.claim_of(document).get(b"part") == b"1"
+    packet = archive_claims.packet_of(document)
+    is_old = archive_claims.claim(packet).get(b"part") == b"1"
     mode = ObjectStreamMode.disable if is_old else ObjectStreamMode.generate
+    names_version = b"PDFVersion" in packet  # otherwise XMP stays as it is: pikepdf would replace what it cannot read
     file = BytesIO()
-    document.save(file, object_stream_mode=mode, encryption=kept, **parameters)
+    document.save(file, object_stream_mode=mode, encryption=kept, fix_metadata_version=names_version, **parameters)
     if any("bad_alloc" in warning for warning in document.get_warnings()):
         raise MemoryError  # QPDF writes a stream without data instead
     return file.getvalue()
@@ -75,6 +79,42 @@ def _sharing(item: Any) -> Iterator[Any]:
                 yield parameters
 
 
+def entries(holder: Any) -> list[tuple[Any, Any]]:
+    """The values of a dictionary, a stream or an array with their keys or indexes; none of something else."""
+    if isinstance(holder, Array):
+        return list(enumerate(holder))
+    return list(holder.items()) if isinstance(holder, Dictionary | Stream) else []
+
+
+def remove_entries(found: Iterable[tuple[Any, Any]]) -> None:
+    """Removes entries, holders with their keys or indexes in the order of `walk`; from name trees with their names."""
+    for holder, key in reversed([*found]):  # a deletion changes the indexes of later entries
+        del holder[key]
+        if isinstance(holder, Array) and key and isinstance(holder[key - 1], String):
+            del holder[key - 1]
+
+
+def annotations_of(page: Object) -> list[Any]:
+    """The annotations of a page."""
+    return [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
+
+
+def inherited(node: Any, key: str) -> Any:
+    """The value of a page, or of the nearest node above it."""
+    for _ in range(_MAX_PARENTS):
+        if not isinstance(node, Dictionary) or key in node:
+            break
+        node = node.get("/Parent")
+    return node.get(key) if isinstance(node, Dictionary) else None
+
+
+def remove_private_data(document: Pdf) -> None:
+    """Removes what programs keep in a file beside what it shows, and small pictures of its pages."""
+    for item in document.objects:
+        for key in _PRIVATE.intersection(item.keys() if isinstance(item, Dictionary | Stream) else ()):
+            del item[key]
+
+
 def walk(document: Pdf) -> Iterator[tuple[Any, Any, Any]]:
     """Yields each entry that is a dictionary, a stream or an array: its holder, its key or index, and its value.
 
@@ -84,8 +124,7 @@ def walk(document: Pdf) -> Iterator[tuple[Any, Any, Any]]:
     pending: list[Any] = [document.trailer]
     while pending:
         holder = pending.pop()
-        entries = enumerate(holder) if isinstance(holder, Array) else holder.items()
-        for key, value in list(entries):
+        for key, value in entries(holder):
             if isinstance(value, Dictionary | Stream | Array):
                 yield holder, key, value
                 current = holder[key]

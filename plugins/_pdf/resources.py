@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any, TypeAlias
 
-from pikepdf import Dictionary, Name, Object, PdfError, Stream, String
+from pikepdf import Dictionary, Name, NamePath, Object, PdfError, Stream, String
 
 from plugins._pdf.name_trees import Id, Ids, as_list
+from plugins._pdf.objects import annotations_of
 
 Categories: TypeAlias = dict[str, dict[str, Object]]
 """Resources by category and name."""
 
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
-_CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
+CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
 _DRAWN = ("/XObject", "/Pattern", "/ExtGState", "/Font")
 _DEFAULT_SPACES = frozenset({"/DefaultGray", "/DefaultRGB", "/DefaultCMYK"})  # content does not name them
 _ALL = "*"  # stands for all names, those of content that cannot be decoded
@@ -75,8 +76,8 @@ class UsedResources:
 
     def keep(self, page: Object) -> set[str]:
         """Changes the resources of a page, and of all that it and its annotations draw. Returns names without any."""
-        annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
-        looks = [look for item in annotations for key in ("/AP", "/MK") for look in _streams(item.get(key))]
+        holders = (item.get(key) for item in annotations_of(page) for key in ("/AP", "/MK"))
+        looks = [look for holder in holders for look in streams_in(holder)]
         return self._keep(page, looks, _MAX_DEPTH) if looks or not self._has_only_fonts(page) else set()
 
     def _has_only_fonts(self, page: Object) -> bool:
@@ -135,7 +136,7 @@ class UsedResources:
 
 def categories(resources: Object) -> Categories:
     """The entries of resources by category and name."""
-    found = {key: entries for key, entries in resources.items() if key in _CATEGORIES}
+    found = {key: entries for key, entries in resources.items() if key in CATEGORIES}
     return {key: dict(entries.items()) for key, entries in found.items() if isinstance(entries, Dictionary)}
 
 
@@ -169,12 +170,11 @@ def _drawn(entry: Any) -> list[Object]:
     if isinstance(entry, Stream):
         return [] if entry.get("/Subtype") == Name.Image else [entry]
     states = [entry, entry.get("/ExtGState")] if isinstance(entry, Dictionary) else []
-    masks = [state.get("/SMask") for state in states if isinstance(state, Dictionary)]
-    groups = [mask.get("/G") for mask in masks if isinstance(mask, Dictionary)]
+    groups = [state.get(NamePath.SMask.G) for state in states if isinstance(state, Dictionary)]
     return [entry] if states and "/CharProcs" in entry else [group for group in groups if isinstance(group, Stream)]
 
 
-def _streams(holder: Any) -> list[Object]:
+def streams_in(holder: Any) -> list[Object]:
     """The streams in a dictionary and in the dictionaries in it, such as the appearances of an annotation."""
     values = [value for _, value in holder.items()] if isinstance(holder, Dictionary) else []
     values += [inner for value in values if isinstance(value, Dictionary) for _, inner in value.items()]
@@ -183,8 +183,7 @@ def _streams(holder: Any) -> list[Object]:
 
 def drawn_objects(page: Object) -> Iterator[Object]:
     """The images and forms that a page, its annotations and its forms name, each once."""
-    annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
-    looks = [look for item in annotations for look in _appearances(item)]
+    looks = [look for item in annotations_of(page) for look in _appearances(item)]
     pending: list[tuple[Any, Any]] = [(page, page.get("/Resources")), *((look, None) for look in looks)]
     seen: Ids = set()
     while pending:
@@ -207,7 +206,6 @@ def drawn_objects(page: Object) -> Iterator[Object]:
 
 
 def _appearances(annotation: Object) -> Iterator[Object]:
-    looks = annotation.get("/AP")
-    normal = looks.get("/N") if isinstance(looks, Dictionary) else None
+    normal = annotation.get(NamePath.AP.N)
     states = [state for _, state in normal.items()] if isinstance(normal, Dictionary) else [normal]
     yield from (state for state in states if isinstance(state, Stream))

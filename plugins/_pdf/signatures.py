@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -12,8 +13,7 @@ from io import BytesIO
 from selectors import SelectSelector
 from typing import Any, TypeVar
 
-from cryptography.hazmat.primitives.serialization import pkcs12
-from pyhanko.keys.internal import translate_pyca_cryptography_cert_to_asn1, translate_pyca_cryptography_key_to_asn1
+from asn1crypto import pkcs12
 from pyhanko.pdf_utils.content import PdfContent
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.layout import (
@@ -31,7 +31,6 @@ from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
 from pyhanko.sign.validation.status import SignatureCoverageLevel
 from pyhanko.stamp import StaticStampStyle
 from pyhanko_certvalidator import ValidationContext
-from pyhanko_certvalidator.registry import SimpleCertificateStore
 
 from engine import InvalidOption
 from engine.mupdf import pymupdf
@@ -44,6 +43,7 @@ _NO_MARGINS = SimpleBoxLayoutRule(
     inner_content_scaling=InnerScaling.STRETCH_TO_FIT,
 )
 _CHANGES = ("none", "archival", "form_filling", "annotations", "other")  # by their level in pyhanko
+_MAX_ITERATIONS = 5_000_000  # of the function that hashes the password of a certificate; about 5 seconds
 _QUIET = ("pyhanko", "pyhanko_certvalidator")  # their logs have names of people
 _FONT = "font-family: sans-serif; font-size: 12px; line-height: 1.2"
 
@@ -67,30 +67,42 @@ class Details:
 
 def load_signer(data: bytes, password: str | None) -> signers.SimpleSigner:
     """The key and the certificates of a PKCS#12 file. Raises InvalidOption."""
-    for passphrase in dict.fromkeys(((password or "").encode(), None) if not password else (password.encode(),)):
-        try:
-            key, certificate, others = pkcs12.load_key_and_certificates(data, passphrase)
+    _check_iterations(data)
+    for passphrase in (password.encode(),) if password else (b"", None):
+        with suppress(ValueError, AttributeError):  # the latter without a key or its certificate
+            signer: signers.SimpleSigner = signers.SimpleSigner.load_pkcs12_data(data, (), passphrase)
             break
-        except (ValueError, TypeError):
-            continue
     else:
-        message = "The certificate cannot be opened: it is no PKCS#12 file, or certificate_password is wrong."
+        message = "certificate is no PKCS#12 file with a key and its certificate, or certificate_password is wrong."
         raise InvalidOption(message, reason="malformed", param="certificate_password")
-    if key is None or certificate is None:
-        message = "The file must have a private key and its certificate."
-        raise InvalidOption(message, reason="malformed", param="certificate")
-    if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
-        message = (
-            f"The certificate is valid from {certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}."
-        )
+    certificate = signer.signing_cert
+    assert certificate is not None  # as it was loaded with the key
+    start, end = certificate.not_valid_before, certificate.not_valid_after
+    if not start <= datetime.now(UTC) <= end:
+        message = f"The certificate is valid from {start} to {end}."
         raise InvalidOption(message, reason="out_of_range", param="certificate")
-    store = SimpleCertificateStore()
-    store.register_multiple(map(translate_pyca_cryptography_cert_to_asn1, others))
-    return signers.SimpleSigner(
-        signing_cert=translate_pyca_cryptography_cert_to_asn1(certificate),
-        signing_key=translate_pyca_cryptography_key_to_asn1(key),
-        cert_registry=store,
-    )
+    return signer
+
+
+def _check_iterations(data: bytes) -> None:
+    """Raises InvalidOption if passwords of a PKCS#12 file are hashed so often that opening it takes many seconds."""
+    with suppress(ValueError, TypeError):  # another file, which is refused when it is opened
+        file = pkcs12.Pfx.load(data)
+        contents = [one["content"].native for one in file.authenticated_safe]
+        bags = [pkcs12.SafeContents.load(one).native for one in contents if isinstance(one, bytes)]
+        if _iterations([file["mac_data"].native, contents, bags]) > _MAX_ITERATIONS:
+            message = f"certificate must have at most {_MAX_ITERATIONS} iterations."
+            raise InvalidOption(message, reason="out_of_range", param="certificate")
+
+
+def _iterations(value: Any) -> int:
+    """The sum of the iterations that are named in nested values."""
+    if isinstance(value, list):
+        return sum(map(_iterations, value))
+    if not isinstance(value, Mapping):
+        return 0
+    own = (value.get(name) for name in ("iterations", "iteration_count"))
+    return sum(one for one in own if isinstance(one, int)) + _iterations([*value.values()])
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -223,14 +235,6 @@ async def _verified(signature: EmbeddedPdfSignature) -> dict[str, Any]:
             "valid": stamp.intact and stamp.valid,
         },
         "trust_checked": False,
-    }
-
-
-def _timestamp(status: Any) -> dict[str, Any]:
-    return {
-        "time": _time(status.timestamp),
-        "authority": _name(status.signing_cert.subject),
-        "valid": status.intact and status.valid,
     }
 
 

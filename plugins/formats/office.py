@@ -10,16 +10,20 @@ from engine import (
     CorruptInput,
     FileFormat,
     Signature,
+    ends_with,
     hookimpl,
     lazy_imports,
 )
 from plugins._office import compound_file, documents, limits
 from plugins._office.libreoffice import LIBREOFFICE, Filter
 from plugins._text import zip_archives
+from plugins._text.markup import in_markup, root_name
 
 with lazy_imports():
     from lxml import etree
 
+_HEAD = 65_536  # bytes within which markup and drawings begin
+_DXF_START = re.compile(rb"(?:[ \t]*999\r?\n[^\n]*\n)*+[ \t]*0\r?\n[ \t]*SECTION\r?\n")  # after comments
 _ESCAPED = re.compile(rb"\\[\\{}]")
 
 
@@ -119,6 +123,23 @@ VSDX = FileFormat(
     extensions=("vsdx", "vsdm"),
     sniff=documents.sniff_package("visio/document.xml"),
     is_complete=zip_archives.is_complete,
+)
+VDX = FileFormat(
+    "vdx",
+    media_type="application/vnd.visio",
+    extensions=("vdx",),
+    sniff=in_markup(lambda content: 13 if root_name(content[:_HEAD]) == "VisioDocument" else 0),
+    is_complete=ends_with(b"</VisioDocument>"),
+    must_be_complete=True,
+)
+DXF = FileFormat(
+    "dxf",
+    media_type="image/vnd.dxf",
+    extensions=("dxf",),
+    sniff=Signature((0, (b" ", b"0", b"9")), then=lambda content: 16 if _DXF_START.match(content[:_HEAD]) else 0),
+    text_extensions=("dxf",),
+    is_complete=ends_with(b"EOF"),
+    must_be_complete=True,
 )
 TO_DOCX = Filter("MS Word 2007 XML", "docx")
 _TEXTS = ((DOCX, TO_DOCX), (ODT, Filter("writer8", "odt")))

@@ -104,7 +104,7 @@ def _picture(archive: ZipFile, path: str) -> tuple[bytes, str] | None:
     except KeyError:
         return None
     except BadZipFile as error:
-        raise CorruptInput("A picture in the document is damaged.") from error
+        raise CorruptInput("An image in the document is damaged.") from error
 
 
 def _declare_writer(format: FileFormat, writer: str, held: frozenset[str]) -> AnyConversion:

@@ -1,14 +1,24 @@
-"""Pages of Office: texts, spreadsheets and presentations as LibreOffice prints them."""
+"""Pages of Office: texts, spreadsheets, presentations and drawings as LibreOffice prints them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from engine import DOCUMENT, AnyConversion, FileFormat, conversion, hookimpl, lazy_imports
+from engine import (
+    DOCUMENT,
+    AnyConversion,
+    CorruptInput,
+    FidelityWarning,
+    FileFormat,
+    conversion,
+    hookimpl,
+    lazy_imports,
+)
 from engine.option_types import (
     Comments,
     Landscape,
@@ -23,7 +33,7 @@ from engine.option_types import (
 from plugins._office import documents
 from plugins._office.libreoffice import LIBREOFFICE, PROGRAMS, Filter
 from plugins._pdf.pages.reading import read_pages
-from plugins.formats.office import CHECKS, DOC, DOCX, ODG, ODP, ODS, PPT, PPTX, VSDX, XLS, XLSX
+from plugins.formats.office import CHECKS, DOC, DOCX, DXF, ODG, ODP, ODS, PPT, PPTX, VDX, VSDX, XLS, XLSX
 
 with lazy_imports():
     from engine.mupdf import pymupdf
@@ -39,9 +49,18 @@ SinglePageSheets: TypeAlias = Annotated[
 _TEXTS = Filter("writer_pdf_Export")
 _SHEETS = Filter("calc_pdf_Export")
 _SLIDES = Filter("impress_pdf_Export")
+_DRAWINGS = Filter("draw_pdf_Export")
 _TAGGED = "UseTaggedPDF=true"  # Calc makes no tags.
 _QUALITY = "Quality=90"  # of JPEG; with any setting, others that are not given differ from what the program has
 
+_ENTITY = re.compile(rb"^[ \t]*0\r?\n[ \t]*([A-Z0-9_]*[A-Z][A-Z0-9_]*)\s*$", re.MULTILINE)
+_NOT_DRAWN = frozenset(
+    b"3DSOLID ACAD_TABLE BODY ELLIPSE HELIX IMAGE LEADER LIGHT MESH MLINE MTEXT MULTILEADER OLE2FRAME OLEFRAME POINT "
+    b"RAY REGION SHAPE SPLINE SURFACE TOLERANCE UNDERLAY WIPEOUT XLINE".split()
+)
+"""Entities of DXF that LibreOffice does not know."""
+_LONG_SIDE = 842.0  # points, of A4
+_MARGIN = 28.0
 _declare = partial(conversion, cost=documents.COST, programs=PROGRAMS, isolated=True)
 
 
@@ -138,6 +157,24 @@ def _slide_printer(format: FileFormat) -> AnyConversion:
     return read
 
 
+@_declare(DXF, DOCUMENT)
+def read_dxf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
+    """A page in the shape of the drawing, as long as A4. Issues a warning for what is not drawn."""
+    missing = sorted({name.decode() for name in _ENTITY.findall(data) if name in _NOT_DRAWN})
+    if missing:
+        FidelityWarning.issue("effects_dropped", f"LibreOffice does not draw: {', '.join(missing)}.")
+    made = read_pages(documents.convert(data, DXF, _DRAWINGS, None).data, pages=pages)
+    _background, *shapes = (pymupdf.Rect(box) for _, box in made[0].get_bboxlog())
+    if not shapes:
+        raise CorruptInput("The drawing has nothing that LibreOffice draws.")
+    shown = reduce(pymupdf.Rect.include_rect, shapes)
+    scale = (_LONG_SIDE - 2 * _MARGIN) / max(shown.width, shown.height)
+    box = pymupdf.Rect(0, 0, shown.width * scale, shown.height * scale) + (_MARGIN,) * 4
+    drawing = pymupdf.open()
+    drawing.new_page(width=box.x1 + _MARGIN, height=box.y1 + _MARGIN).show_pdf_page(box, made, clip=shown)
+    return drawing
+
+
 def _switch(name: str, value: bool) -> str:
     return f"{name}={str(value).lower()}"
 
@@ -151,5 +188,6 @@ def conversions() -> list[AnyConversion]:
         *(_text_printer(*one) for one in CHECKS),
         *map(_sheet_printer, (XLSX, XLS, ODS)),
         *map(_slide_printer, (PPTX, PPT, ODP)),
-        *(documents.reader(format, Filter("draw_pdf_Export")) for format in (ODG, VSDX)),
+        *(documents.reader(format, _DRAWINGS) for format in (ODG, VDX, VSDX)),
+        read_dxf,
     ]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from engine import AnyConversion, OptionValue, conversion, hookimpl, lazy_imports
+from engine import AnyConversion, conversion, hookimpl, lazy_imports
 from engine.option_types import Dpi, Flip, Metadata, Rotate
 from plugins._boxes import heif, jp2
-from plugins._metadata import exif_data
 from plugins.formats import pdf_images
 from plugins.formats.jp2 import J2K, JP2, decode, mode_of
 from plugins.formats.jp2 import MODULES as DECODERS
-from plugins.formats.pdf import PDF, to_bytes
-from plugins.operations import geometry
-from plugins.operations import metadata as metadata_filter
+from plugins.formats.pdf import PDF
 
 with lazy_imports():
     from plugins._pdf.images import image_pages
@@ -30,9 +27,7 @@ def embed(
 
     What some readers of PDF do not show is decoded, such as transparency.
     """
-    options: dict[str, OptionValue] = {"metadata": metadata, "rotate": rotate}
-    options |= {name: value for name, value in (("flip", flip), ("dpi", dpi)) if value is not None}
-    raster = metadata_filter.metadata(decode(data), options)
+    image = pdf_images.Turned(decode(data), metadata, rotate, flip, dpi)
     header = jp2.read_header(data)
     mode = mode_of(header)
     box = heif.find(data, b"jp2c")
@@ -41,14 +36,10 @@ def embed(
     is_plain = header.is_plain and not (header.subsampled or has_extensions or header.opacity is not None)
     is_known = header.depths in _DEPTHS and header.color_space in _COLORS and len(mode) == len(header.depths)
     if not (is_plain and is_known):
-        return pdf_images.from_raster(geometry.flip(geometry.rotate(raster, options), options))
-    file = jp2.write(codestream, b"jp2 ", raster, mode, header.depths[0].bits, header.profile)
-    orientation = jp2.read_orientation(data)
-    dots = raster.dpi[::-1] if raster.dpi and orientation >= jp2.EXCHANGED else raster.dpi
-    writer = image_pages.ImageWriter()
+        return image.decoded()
+    file = jp2.write(codestream, b"jp2 ", image.raster, mode, header.depths[0].bits, header.profile)
     stream = image_pages.Stream(file, header.size, mode, "JPXDecode", icc_profile=header.profile)
-    writer.add_page(stream, header.size, dots, exif_data.orientation_after(orientation, rotate=rotate, flip=flip))
-    return to_bytes(writer.document)
+    return image.stored(stream, jp2.read_orientation(data))
 
 
 @hookimpl

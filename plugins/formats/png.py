@@ -51,7 +51,8 @@ _GRAY = 0
 _GRAY_ALPHA = 4
 _RGB_ALPHA = 6
 _DEFAULT_UNITS = 100  # of the duration of a frame, in a second
-_METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
+METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
+"""The types of chunks with EXIF, XMP and texts."""
 _ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
 _SHARED_CHUNKS = frozenset({b"PLTE", b"tRNS"})
 _NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
@@ -79,7 +80,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     image = _open(data)
     kinds = [kind for kind, _ in png_encoder.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
-    if b"IDAT" in kinds and not _METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
+    if b"IDAT" in kinds and not METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
         image = _load(image, data)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
     if _ANIMATION_CHUNKS.issubset(kinds) and (blocks := _read_blocks(data)):

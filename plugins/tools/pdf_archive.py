@@ -23,7 +23,15 @@ Standard: TypeAlias = Annotated[
 ]
 
 
-@tool("pdf-archive", PDF, title="PDF for archives (PDF/A)", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-archive",
+    PDF,
+    title="PDF for archives (PDF/A)",
+    words="pdfa long-term preserve standard",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def archive(
     data: bytes, *, standard: Standard = "pdfa-2b", password: Password | None = None, sanitize: Sanitize = False
 ) -> EncodedFile:

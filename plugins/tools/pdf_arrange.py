@@ -56,7 +56,8 @@ PageList = Annotated[
 @tool(
     "pdf-arrange",
     PDF,
-    title="Arrange PDF pages",
+    title="Organize pages",
+    words="organize reorder sort pages combine images delete rotate duplicate insert blank",
     sources=(PDF,),
     decoded_to=RASTER,
     isolated=True,

@@ -13,9 +13,9 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import archive_claims, documents, form_fields, name_trees
+    from plugins._pdf import archive_claims, name_trees
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields")
+MODULES = pdf_objects.MODULES
 TEMPLATE = "documents"
 
 Attachments = Annotated[
@@ -23,12 +23,11 @@ Attachments = Annotated[
 ]
 
 
-@tool("pdf-attach", OBJECTS, title="Attach files to a PDF", sources=(PDF,), count=page_count)
-def attach(document: pikepdf.Pdf, *, attachments: Attachments = ()) -> pikepdf.Pdf:
+@tool(
+    "pdf-attach", OBJECTS, title="Attach files to a PDF", words="embed files enclose", sources=(PDF,), count=page_count
+)
+def attach(document: pikepdf.Pdf, *, attachments: Attachments) -> pikepdf.Pdf:
     """Attaches files of any format to a PDF, beside those that it has."""
-    if not attachments:
-        raise documents.missing_option(("attachments",))
-    form_fields.remove_signatures(document)
     if archive_claims.claim_of(document).get(b"part") in (b"1", b"2"):  # they permit no files, or PDF/A files only
         archive_claims.remove_claim(document)
     root = document.Root

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from math import atan2, degrees
 
-from engine import FidelityWarning, PageRanges, lazy_imports, tool
+from engine import FidelityWarning, lazy_imports, tool
 from engine.option_types import Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
@@ -16,10 +16,10 @@ with lazy_imports():
     import pikepdf
 
     from engine.mupdf import pymupdf
-    from plugins._pdf import documents, form_fields, objects
+    from plugins._pdf import documents, objects
     from plugins._pdf.text import text_layer
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.text.text_layer")
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.text.text_layer")
 TEMPLATE = "documents"
 
 _MAJORITY = 0.5  # share of the characters in the direction that counts
@@ -29,17 +29,16 @@ _MAJORITY = 0.5  # share of the characters in the direction that counts
     "pdf-auto-rotate",
     OBJECTS,
     title="Turn PDF pages upright",
+    words="straighten orientation upside down scan",
     sources=(PDF,),
     count=page_count,
     programs=pdf_ocr.PROGRAMS,
 )
 def auto_rotate(document: pikepdf.Pdf, *, pages: Pages = "all") -> pikepdf.Pdf:
     """Turns pages so that their text is upright; that of scans is recognized if Tesseract is installed."""
-    indexes = PageRanges.parse(pages).indexes(page_count(document))
-    form_fields.remove_signatures(document)
     unknown = 0
     with pymupdf.open(stream=objects.saved(document, encryption=False), filetype="pdf") as shown:
-        for index, page in zip(sorted(indexes), documents.selected(document, indexes), strict=True):
+        for index, page in documents.selected(document, pages):
             drawn = shown[index]
             rotation = _rotation_of_text(drawn)
             if rotation is None and pdf_ocr.PROGRAMS and drawn.get_images():

@@ -22,7 +22,15 @@ Linearize: TypeAlias = Annotated[
 ]
 
 
-@tool("pdf-compress", PDF, title="Compress a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-compress",
+    PDF,
+    title="Compress a PDF",
+    words="make smaller reduce size shrink optimize email",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def compress(
     data: bytes,
     *,

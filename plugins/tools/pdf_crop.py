@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from engine import InvalidOption, PageRanges, lazy_imports, tool
+from engine import InvalidOption, lazy_imports, tool
 from engine.option_types import Pages
 from plugins._text.paper import POINTS
 from plugins.formats import pdf_objects
@@ -16,20 +16,22 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents
     from plugins._pdf.pages import marks, placement
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.placement")
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.pages.placement")
 TEMPLATE = "documents"
 
 _NUMBER = r"\s*\d{1,6}(\.\d{1,6})?\s*"
+BOX = f"^{_NUMBER}(,{_NUMBER}){{3}}$"
+"""A pattern of x,y,width,height."""
 _ROUNDING = 1.0  # points that a box may reach beyond the page, such as 842 of the 841.89 of A4
 _SMALLEST = 3.0  # points; PDF/A has no smaller pages
 
 Box = Annotated[
     str,
     Field(
-        pattern=f"^{_NUMBER}(,{_NUMBER}){{3}}$",
+        pattern=BOX,
         examples=["50,50,400,600"],
         description="x,y,width,height of what stays, in points from the upper left corner of the page as shown.",
     ),
@@ -39,7 +41,7 @@ CutMargin = Annotated[
 ]
 
 
-@tool("pdf-crop", OBJECTS, title="Crop PDF pages", sources=(PDF,), count=page_count)
+@tool("pdf-crop", OBJECTS, title="Crop PDF pages", words="trim cut margins", sources=(PDF,), count=page_count)
 def crop(
     document: pikepdf.Pdf, *, box: Box | None = None, margin: CutMargin | None = None, pages: Pages = "all"
 ) -> pikepdf.Pdf:
@@ -47,9 +49,7 @@ def crop(
     if (box is None) == (margin is None):
         reason = "missing" if box is None else "exclusive"
         raise InvalidOption("Either box or margin must be given.", reason=reason, param="box")
-    indexes = PageRanges.parse(pages).indexes(page_count(document))
-    form_fields.remove_signatures(document)
-    for number, page in zip(sorted(indexes), documents.selected(document, indexes), strict=True):
+    for index, page in documents.selected(document, pages):
         geometry = marks.Geometry.of(page)
         if box is None:
             cut = (margin or 0) * POINTS
@@ -60,8 +60,8 @@ def crop(
         inner = _box(geometry, area)
         if inner is None:
             param = "margin" if box is None else "box"
-            size = {"page": number + 1, "width": round(geometry.width, 2), "height": round(geometry.height, 2)}
-            message = f"{param} leaves nothing of page {number + 1}, or is not on it."
+            size = {"page": index + 1, "width": round(geometry.width, 2), "height": round(geometry.height, 2)}
+            message = f"{param} leaves nothing of page {index + 1}, or is not on it."
             raise InvalidOption(message, reason="out_of_range", param=param, details=size)
         placement.set_box(page, inner)
     return document
@@ -77,6 +77,4 @@ def _box(geometry: marks.Geometry, area: marks.Box) -> marks.Box | None:
     is_beyond = left + width > right + _ROUNDING or top + height > bottom + _ROUNDING
     if is_beyond or right - left < _SMALLEST or bottom - top < _SMALLEST:
         return None
-    shown = pikepdf.Rectangle(left, geometry.height - bottom, right, geometry.height - top)
-    inner = pikepdf.Matrix(geometry.to_page).transform(shown)
-    return inner.llx, inner.lly, inner.urx, inner.ury
+    return geometry.area_in_content(left, top, right - left, bottom - top)

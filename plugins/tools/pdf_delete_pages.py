@@ -18,7 +18,7 @@ MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages
 TEMPLATE = "documents"
 
 
-@tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", sources=(PDF,), count=page_count)
+@tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", words="remove pages", sources=(PDF,), count=page_count)
 def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
     count = page_count(document)

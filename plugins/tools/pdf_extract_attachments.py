@@ -32,6 +32,7 @@ TEMPLATE = "documents"
     "pdf-extract-attachments",
     PDF,
     title="Extract attachments of a PDF",
+    words="embedded files",
     sources=(PDF,),
     target=ANY_FILE,
     isolated=True,

@@ -46,6 +46,7 @@ MinPixels = Annotated[int, Field(ge=1, examples=[10_000], description="Width tim
     "pdf-extract-images",
     PDF,
     title="Extract images of a PDF",
+    words="pictures photos save get",
     sources=(PDF,),
     target=PNG,
     isolated=True,

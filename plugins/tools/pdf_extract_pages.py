@@ -34,7 +34,15 @@ PageOrder = Annotated[
 ]
 
 
-@tool("pdf-extract-pages", PDF, title="Extract PDF pages", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-extract-pages",
+    PDF,
+    title="Extract PDF pages",
+    words="select pick pages save some",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def extract_pages(
     data: bytes, *, pages: PageOrder, password: Password | None = None, sanitize: Sanitize = False
 ) -> ToolResult[bytes]:

@@ -13,7 +13,15 @@ MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
 
 
-@tool("pdf-flatten", PDF, title="Flatten a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-flatten",
+    PDF,
+    title="Flatten a PDF",
+    words="form fields annotations read-only",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def flatten(
     data: bytes, *, pages: Pages = "all", password: Password | None = None, sanitize: Sanitize = False
 ) -> EncodedFile:

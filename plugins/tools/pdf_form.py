@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from engine import EncodedFile, InvalidOption, lazy_imports, tool
+from engine import EncodedFile, FidelityWarning, InvalidOption, lazy_imports, tool
 from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
 
@@ -38,9 +38,10 @@ Values = Annotated[
 ]
 Flatten = Annotated[bool, Field(description="Makes the form fields part of the pages, so that they cannot be changed.")]
 _MAX_NAMES = 100  # names and options in an error
+_MAX_LISTED = 10  # names in a warning
 
 
-@tool("pdf-form", PDF, title="Fill a PDF form", sources=(PDF,), isolated=True, encodes=True)
+@tool("pdf-form", PDF, title="Fill a PDF form", words="fill in fields", sources=(PDF,), isolated=True, encodes=True)
 def fill(
     data: bytes,
     *,
@@ -77,6 +78,15 @@ def _fill(document: pikepdf.Pdf, values: dict[str, Value]) -> None:
             raise _refusal(name, problem, "unknown", available=writable[:_MAX_NAMES])
         for field in known[name]:
             _set(writer, field, value)
+    calculated = [
+        name
+        for name, found in known.items()
+        if name not in values and any(pikepdf.NamePath.AA.C in one.holder for one in found)
+    ]
+    if calculated:
+        names = ", ".join(name[:100] for name in calculated[:_MAX_LISTED])
+        message = f"Form fields that scripts calculate keep their values, because scripts are not run: {names}."
+        FidelityWarning.issue("fields_not_calculated", message)
     form = document.Root.AcroForm
     if form.get("/NeedAppearances"):
         for field in (field for name, found in known.items() if name not in values for field in found):

@@ -36,7 +36,8 @@ ImageFit = Annotated[
 @tool(
     "pdf-from-images",
     PDF,
-    title="Make a PDF of images",
+    title="Create a PDF from images",
+    words="jpg to pdf photos png heic scan combine",
     decoded_to=RASTER,
     target=PDF,
     inputs=range(1, 101),

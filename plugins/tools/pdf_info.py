@@ -14,14 +14,23 @@ from plugins.tools.pdf_protect import PERMISSIONS
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import attachments, documents, facts, fields, name_trees, outlines
+    from plugins._pdf import attachments, documents, facts, fields, outlines
     from plugins._pdf.pages import marks
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.facts", "plugins._pdf.attachments", "plugins._pdf.outlines")
 TEMPLATE = "documents"
 
 
-@tool("pdf-info", PDF, title="Describe a PDF", sources=(PDF,), target=JSON, isolated=True, encodes=True)
+@tool(
+    "pdf-info",
+    PDF,
+    title="Describe a PDF",
+    words="inspect properties fonts details",
+    sources=(PDF,),
+    target=JSON,
+    isolated=True,
+    encodes=True,
+)
 def info(data: bytes, *, password: Password | None = None) -> ToolResult[bytes]:
     """Lists pages, fonts, images, attachments, outline, form fields and more of a PDF as JSON."""
     document = documents.open_document(data, password)
@@ -48,9 +57,17 @@ def _size(page: pikepdf.Page) -> dict[str, float]:
     return {"width": round(geometry.width, 2), "height": round(geometry.height, 2), "rotation": page.rotation % 360}
 
 
+def _area(page: pikepdf.Page, widget: pikepdf.Object) -> dict[str, float] | None:
+    """Where a page shows a widget: `x` and `y` of its upper left corner, `width` and `height`, in points."""
+    try:
+        area = marks.Geometry.of(page).area_as_shown(marks.sorted_edges(widget.get("/Rect")))
+    except TypeError:
+        return None
+    return {name: round(value, 2) for name, value in zip(("x", "y", "width", "height"), area, strict=True)}
+
+
 def _attachment(one: attachments.Attachment) -> dict[str, Any]:
-    parameters = one.stream.get("/Params")
-    size = parameters.get("/Size") if isinstance(parameters, pikepdf.Dictionary) else None
+    size = one.stream.get(pikepdf.NamePath.Params.Size)
     given = {"name": one.name, "description": one.description, "media_type": one.media_type, "page": one.page}
     return {**given, "size": size if isinstance(size, int) else len(one.stream.read_bytes())}
 
@@ -62,7 +79,6 @@ def _fields(document: pikepdf.Pdf, found: list[fields.Field]) -> list[dict[str, 
     for field in found:
         widget = field.widgets[0]
         number, page = pages.get(widget.objgen, (None, None))
-        edges = name_trees.as_list(widget.get("/Rect"))
         described.append(
             {
                 "name": field.name,
@@ -71,7 +87,7 @@ def _fields(document: pikepdf.Pdf, found: list[fields.Field]) -> list[dict[str, 
                 "value": field.value,
                 "options": field.options,
                 "page": number,
-                "box": fields.shown_box(page, edges) if page is not None and len(edges) == 4 else None,
+                "box": None if page is None else _area(page, widget),
                 "required": bool(field.flags & fields.REQUIRED),
                 "read_only": bool(field.flags & fields.READ_ONLY),
                 "max_length": field.max_length if field.kind == "text" else None,

@@ -27,6 +27,7 @@ Outline = Annotated[bool, Field(description="Adds an outline entry for each file
     "pdf-merge",
     OBJECTS,
     title="Merge PDFs",
+    words="combine join append put together",
     sources=(PDF,),
     count=page_count,
     inputs=range(2, 21),

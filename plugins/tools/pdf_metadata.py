@@ -14,15 +14,9 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields, outlines
+    from plugins._pdf import documents, outlines
 
-MODULES = (
-    *pdf_objects.MODULES,
-    "lxml.etree",
-    "plugins._pdf.form_fields",
-    "plugins._pdf.documents",
-    "plugins._pdf.outlines",
-)
+MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.outlines")
 TEMPLATE = "documents"
 
 Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]
@@ -40,7 +34,9 @@ Outline = Annotated[
 ]
 
 
-@tool("pdf-metadata", OBJECTS, title="Set PDF metadata", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-metadata", OBJECTS, title="Set PDF metadata", words="title author properties", sources=(PDF,), count=page_count
+)
 def metadata(
     document: pikepdf.Pdf,
     *,
@@ -55,7 +51,6 @@ def metadata(
     values = {name: value for name, value in given.items() if value is not None}
     if not values and outline is None:
         raise documents.missing_option((*given, "outline"))
-    form_fields.remove_signatures(document)
     if outline is not None:
         outlines.set_outline(document, outline)
     if values:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from engine import PageRanges, lazy_imports, tool
+from engine import lazy_imports, tool
 from engine.option_types import Pages, Position
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
@@ -15,10 +15,10 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import archive_claims, form_fields
+    from plugins._pdf import archive_claims, documents
     from plugins._pdf.pages import marks
 
-MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
+MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.pages.marks")
 TEMPLATE = "documents"
 
 Template = Annotated[
@@ -34,7 +34,9 @@ Start = Annotated[int, Field(ge=0, le=1_000_000, description="The number of the 
 FontSize = Annotated[float, Field(ge=1, le=200, description="Size of the font in points.")]
 
 
-@tool("pdf-number-pages", OBJECTS, title="Number PDF pages", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-number-pages", OBJECTS, title="Number PDF pages", words="page numbers bates", sources=(PDF,), count=page_count
+)
 def number_pages(
     document: pikepdf.Pdf,
     *,
@@ -45,14 +47,11 @@ def number_pages(
     size: FontSize = 10,
 ) -> pikepdf.Pdf:
     """Writes its number on each page of a PDF."""
-    count = page_count(document)
-    chosen = set(PageRanges.parse(pages).indexes(count))
-    form_fields.remove_signatures(document)
+    chosen = documents.selected(document, pages)
     archive_claims.remove_claim(document)  # The colors and fonts of marks may be others than PDF/A permits.
     writer = marks.MarkWriter(document)
-    for index, page in enumerate(list(document.pages)):
-        if index in chosen:
-            text = format.replace("{pages}", str(count)).replace("{page}", str(index + start))
-            mark = writer.text(text, size)
-            writer.draw(page, mark, [marks.Geometry.of(page).place(mark, position)])
+    for index, page in chosen:
+        text = format.replace("{pages}", str(page_count(document))).replace("{page}", str(index + start))
+        mark = writer.text(text, size)
+        writer.draw(page, mark, [marks.Geometry.of(page).place(mark, position)])
     return document

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import EncodedFile, InvalidOption, PageRanges, ToolResult, lazy_imports, tool
+from engine import EncodedFile, FidelityWarning, InvalidOption, PageRanges, ToolResult, lazy_imports, tool
 from engine.option_types import Pages, Password, Sanitize
 from plugins._text.paper import fitted
 from plugins.formats.pdf import PDF
@@ -15,15 +15,10 @@ from plugins.formats.pdf import PDF
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents, form_fields, name_trees
     from plugins._pdf.pages import marks, parts, placement
 
-MODULES = (
-    "plugins._pdf.documents",
-    "plugins._pdf.form_fields",
-    "plugins._pdf.pages.parts",
-    "plugins._pdf.pages.placement",
-)
+MODULES = ("plugins._pdf.documents", "plugins._pdf.pages.parts", "plugins._pdf.pages.placement")
 TEMPLATE = "documents"
 
 _GRIDS = {2: (2, 1), 4: (2, 2), 6: (3, 2), 8: (4, 2), 9: (3, 3), 16: (4, 4)}
@@ -37,7 +32,15 @@ Frame = tuple[float, float, float, float]
 Grid = tuple[int, int]
 
 
-@tool("pdf-nup", PDF, title="Several PDF pages on a sheet", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-nup",
+    PDF,
+    title="Several PDF pages on a sheet",
+    words="n-up booklet two pages per sheet print",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def nup(
     data: bytes,
     *,
@@ -86,7 +89,7 @@ def _place(document: pikepdf.Pdf, order: list[int], grids: list[Grid]) -> None:
             if number < len(pages):
                 geometry = geometries[number]
                 scaled = pikepdf.Matrix(fitted((geometry.width, geometry.height), frame, "inside"))
-                matrix = geometry.from_page @ scaled
+                matrix = geometry.to_shown @ scaled
                 form = placement.page_form(document, pages[number])
                 forms.append((form, matrix))
                 placements.append(placement.Placement.of(pages[number].obj, sheet.obj, form, geometry, matrix))
@@ -94,6 +97,10 @@ def _place(document: pikepdf.Pdf, order: list[int], grids: list[Grid]) -> None:
     placement.follow(document, placements)
     del document.pages[: len(pages)]
     if "/PageLabels" in document.Root:
+        labels, plain = (name_trees.page_labels(root, len(pages)) for root in (document.Root, pikepdf.Dictionary()))
+        if labels != plain:
+            message = "Page labels, such as iv or A-1, are not in the result: a sheet has several pages."
+            FidelityWarning.issue("metadata_dropped", message)
         del document.Root["/PageLabels"]
 
 

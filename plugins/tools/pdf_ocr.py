@@ -14,10 +14,10 @@ from plugins import _programs
 from plugins.formats.pdf import PDF
 
 with lazy_imports():
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents
     from plugins._pdf.text import text_layer
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text.text_layer")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.text.text_layer")
 TEMPLATE = "documents"
 
 PROGRAMS = _programs.find("tesseract")
@@ -72,7 +72,8 @@ Force = Annotated[bool, Field(description="Recognizes pages that have text, too;
 @tool(
     "pdf-ocr",
     PDF,
-    title="Recognize text",
+    title="OCR",
+    words="recognize text scan searchable tesseract",
     sources=(PDF,),
     decoded_to=RASTER,
     programs=PROGRAMS,
@@ -91,7 +92,6 @@ def recognize(
     """Recognizes the text of scans, so that it can be searched and copied; pages that have text stay as they are."""
     document = documents.open_document(data, password)
     count = len(document.pages)
-    form_fields.remove_signatures(document)
     recognizer = text_layer.Recognizer(document, command(language))
     changed = recognizer.run(deskew=deskew, force=force)
     result = documents.save_document(document, sanitize=sanitize)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from engine import ConversionError, FidelityWarning, InputFile, InvalidOption, PageRanges, lazy_imports, tool
+from engine import ConversionError, FidelityWarning, InputFile, lazy_imports, tool
 from engine.option_types import Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
@@ -27,19 +27,21 @@ Overlay = Annotated[
 Under = Annotated[bool, Field(description="Draws below the content of the pages, such as letter paper.")]
 
 
-@tool("pdf-overlay", OBJECTS, title="Lay a PDF over another one", sources=(PDF,), count=page_count)
-def lay_over(
-    document: pikepdf.Pdf, *, overlay: Overlay | None = None, under: Under = False, pages: Pages = "all"
-) -> pikepdf.Pdf:
+@tool(
+    "pdf-overlay",
+    OBJECTS,
+    title="Lay a PDF over another one",
+    words="letterhead background stationery",
+    sources=(PDF,),
+    count=page_count,
+)
+def lay_over(document: pikepdf.Pdf, *, overlay: Overlay, under: Under = False, pages: Pages = "all") -> pikepdf.Pdf:
     """Draws pages of another PDF in the middle of the pages, smaller only where they are larger than the page."""
-    if overlay is None:
-        raise InvalidOption("overlay is missing.", reason="missing", param="overlay")
-    chosen = [*documents.selected(document, PageRanges.parse(pages).indexes(page_count(document)))]
-    form_fields.remove_signatures(document)
+    chosen = documents.selected(document, pages)
     archive_claims.remove_claim(document)  # The colors and fonts of the other file may be others than PDF/A permits.
     drawn = _marks(document, overlay, len(chosen))
     writer = marks.MarkWriter(document)
-    for page, mark in zip(chosen, drawn * len(chosen) if len(drawn) == 1 else drawn, strict=False):
+    for (_, page), mark in zip(chosen, drawn * len(chosen) if len(drawn) == 1 else drawn, strict=False):
         geometry = marks.Geometry.of(page)
         shown = mark.scaled(min(1, geometry.width / mark.width, geometry.height / mark.height))
         writer.draw(page, shown, [geometry.place(shown, "center")], under=under)

@@ -23,6 +23,7 @@ Stages = Annotated[
     "pdf-pipe",
     PDF,
     title="Run several PDF tools",
+    words="chain workflow batch steps",
     sources=(PDF,),
     decoded_to=RASTER,
     inputs=range(1, 21),

@@ -15,9 +15,9 @@ from plugins.formats.pdf import PDF
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields, objects
+    from plugins._pdf import documents, objects
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
+MODULES = ("plugins._pdf.documents",)
 TEMPLATE = "documents"
 
 _MAX_PASSWORD = 127  # bytes in UTF-8, by the standard
@@ -78,7 +78,15 @@ Allow = Annotated[
 ]
 
 
-@tool("pdf-protect", PDF, title="Protect a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-protect",
+    PDF,
+    title="Protect a PDF",
+    words="password encrypt lock secure",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def protect(
     data: bytes,
     *,
@@ -91,7 +99,6 @@ def protect(
     """Encrypts a PDF by AES with 256 bits."""
     encryption = _encryption(user_password, owner_password, allow)
     document = documents.open_document(data, password)
-    form_fields.remove_signatures(document)
     result = documents.save_document(document, sanitize=sanitize, encryption=encryption)
     return EncodedFile(result, pages=len(document.pages), secrets={"password": encryption.user})
 

@@ -14,17 +14,11 @@ from plugins.formats.pdf import PDF
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import archive_claims, documents, form_fields
+    from plugins._pdf import archive_claims, documents, form_fields, objects
     from plugins._pdf.pages import marks
     from plugins._pdf.redaction import areas, content, descriptions, matching, texts
 
-MODULES = (
-    "lxml.etree",
-    "re2",
-    "plugins._pdf.redaction.areas",
-    "plugins._pdf.redaction.descriptions",
-    "plugins._pdf.redaction.texts",
-)
+MODULES = ("plugins._pdf.redaction.areas", "plugins._pdf.redaction.descriptions", "plugins._pdf.redaction.texts")
 TEMPLATE = "documents"
 
 _MAX_SIDE = 1_000_000  # points
@@ -72,7 +66,15 @@ Boxes = Annotated[
 ]
 
 
-@tool("pdf-redact", PDF, title="Redact a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-redact",
+    PDF,
+    title="Redact a PDF",
+    words="black out censor remove sensitive",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def redact(
     data: bytes,
     *,
@@ -93,7 +95,7 @@ def redact(
     form_fields.remove_signatures(document)
     form_fields.remove_xfa(document)
     archive_claims.remove_claim(document)  # The color of boxes may be another than PDF/A permits.
-    texts.remove_private_data(document)
+    objects.remove_private_data(document)
     areas.remove_annotations(document, marked)
     shown = {index: descriptions.amounts(document.pages[index]) for index in marked}
     document, removed = content.redact(document, password or "", matcher, marked)
@@ -113,8 +115,10 @@ def _by_page(document: pikepdf.Pdf, given: list[Area]) -> dict[int, list[tuple[f
         if number > count:
             message = f"boxes names page {number}; the PDF has {count}."
             raise InvalidOption(message, reason="out_of_range", param="boxes", details={"page_count": count})
-        box = (area["x"], area["y"], area["width"], area["height"])
-        found.setdefault(number - 1, []).append(marks.in_content(document.pages[number - 1], box))
+        box = marks.Geometry.of(document.pages[number - 1]).area_in_content(
+            area["x"], area["y"], area["width"], area["height"]
+        )
+        found.setdefault(number - 1, []).append(box)
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import PageRanges, lazy_imports, tool
+from engine import lazy_imports, tool
 from engine.option_types import Pages
 from plugins._text.paper import POINTS, SIZES, fitted
 from plugins.formats import pdf_objects
@@ -16,10 +16,10 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields
+    from plugins._pdf import documents
     from plugins._pdf.pages import marks, placement
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.placement")
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.pages.placement")
 TEMPLATE = "documents"
 
 PageSize = Annotated[
@@ -32,15 +32,20 @@ PageFit = Annotated[
 ]
 
 
-@tool("pdf-resize-pages", OBJECTS, title="Resize PDF pages", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-resize-pages",
+    OBJECTS,
+    title="Resize PDF pages",
+    words="a4 letter paper size scale",
+    sources=(PDF,),
+    count=page_count,
+)
 def resize_pages(
     document: pikepdf.Pdf, *, page_size: PageSize, fit: PageFit = "inside", pages: Pages = "all"
 ) -> pikepdf.Pdf:
     """Scales pages of a PDF to a size of paper, with their annotations, form fields and links."""
-    indexes = PageRanges.parse(pages).indexes(page_count(document))
-    form_fields.remove_signatures(document)
     sides = [side * POINTS for side in SIZES[page_size]]
-    placements = [_resize(document, page, sides, fit) for page in documents.selected(document, indexes)]
+    placements = [_resize(document, page, sides, fit) for _, page in documents.selected(document, pages)]
     placement.follow(document, [made for made in placements if made is not None])
     return document
 
@@ -52,12 +57,12 @@ def _resize(document: pikepdf.Pdf, page: pikepdf.Page, sides: list[float], fit: 
     if abs(before.width - width) < 1 and abs(before.height - height) < 1:
         return None
     form = placement.page_form(document, page)
-    is_turned = before.to_page[0] == 0
+    is_turned = before.to_content.a == 0
     placement.set_box(page, (0, 0, height, width) if is_turned else (0, 0, width, height))
     if "/UserUnit" in page.obj:
         del page.obj["/UserUnit"]
     after = marks.Geometry.of(page)
     scaled = pikepdf.Matrix(fitted((before.width, before.height), (0, 0, width, height), fit))
-    matrix = before.from_page @ scaled @ pikepdf.Matrix(after.to_page)
+    matrix = before.to_shown @ scaled @ after.to_content
     placement.draw(document, page, [(form, matrix)])
     return placement.Placement.of(page.obj, page.obj, form, before, matrix)

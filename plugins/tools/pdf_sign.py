@@ -22,9 +22,10 @@ from engine import (
 )
 from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
+from plugins.tools.pdf_crop import BOX
 
 with lazy_imports():
-    from plugins._pdf import active_content, documents, form_fields, signatures
+    from plugins._pdf import active_content, documents, signatures
     from plugins._pdf.pages import marks
 
 PYHANKO = Requirement(
@@ -40,18 +41,12 @@ TEMPLATE = "documents/signatures"
 _MAX_CERTIFICATE = 1 << 20  # bytes
 
 
-def _box(text: str) -> tuple[float, float, float, float]:
-    x, y, width, height = (float(part) for part in text.split(","))
-    return x, y, width, height
-
-
 def _check_box(text: str) -> str:
-    if min(_box(text)[2:]) <= 0:
+    if min(map(float, text.split(",")[2:])) <= 0:
         raise ValueError("must have a width and a height above 0.")
     return text
 
 
-_NUMBER = r"\s*\d{1,5}(\.\d{1,4})?\s*"
 Certificate = Annotated[NamedFile, InputFile(None, "A PKCS#12 file (.p12, .pfx) with the key and its certificate.")]
 CertificatePassword = Annotated[
     str,
@@ -68,7 +63,7 @@ PageNumber = Annotated[int, Field(ge=1, description="The page that shows the sig
 Box = Annotated[
     str,
     Field(
-        pattern=rf"^{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}$",
+        pattern=BOX,
         examples=["72,72,200,50"],
         description="x,y,width,height of the signature in points from the upper left corner of the page as shown; "
         "without it, the signature is invisible.",
@@ -77,7 +72,15 @@ Box = Annotated[
 ]
 
 
-@tool("pdf-sign", PDF, title="Sign a PDF", sources=(PDF,), isolated=True, encodes=True)
+@tool(
+    "pdf-sign",
+    PDF,
+    title="Sign a PDF",
+    words="signature certificate digital",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+)
 def sign(
     data: bytes,
     *,
@@ -101,12 +104,11 @@ def sign(
     shown = document.pages[page - 1]
     area = None
     if box is not None:
-        left, bottom, right, top = marks.in_content(shown, _box(box))
+        left, bottom, right, top = marks.Geometry.of(shown).area_in_content(*map(float, box.split(",")))
         area = round(left), round(bottom), ceil(right), ceil(top)
-    details = signatures.Details(reason, location, page - 1, area, marks.rotation_of(shown))
+    details = signatures.Details(reason, location, page - 1, area, shown.rotation)
     signer = signatures.load_signer(certificate.data, certificate_password)
     if sanitize or documents.needs_repair(data):
-        form_fields.remove_signatures(document)
         data = documents.save_document(document, sanitize=sanitize)
     else:
         active_content.check_active_content(document, sanitize=False)

@@ -41,7 +41,16 @@ Bookmarks = Annotated[bool, Field(description="A file for each bookmark of the f
 MaxSize = Annotated[int, Field(ge=1000, examples=[1_000_000], description="Size limit of each file in bytes.")]
 
 
-@tool("pdf-split", PDF, title="Split a PDF", sources=(PDF,), isolated=True, encodes=True, archive=True)
+@tool(
+    "pdf-split",
+    PDF,
+    title="Split a PDF",
+    words="separate divide cut into parts",
+    sources=(PDF,),
+    isolated=True,
+    encodes=True,
+    archive=True,
+)
 def split(
     data: bytes,
     *,

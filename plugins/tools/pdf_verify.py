@@ -17,7 +17,16 @@ MODULES = ("plugins._pdf.documents", "plugins._pdf.signatures") if PYHANKO.prese
 TEMPLATE = "documents/signatures"
 
 
-@tool("pdf-verify", PDF, title="Verify signatures of a PDF", sources=(PDF,), target=JSON, isolated=True, encodes=True)
+@tool(
+    "pdf-verify",
+    PDF,
+    title="Verify signatures of a PDF",
+    words="check signature valid",
+    sources=(PDF,),
+    target=JSON,
+    isolated=True,
+    encodes=True,
+)
 def verify(data: bytes, *, password: Password | None = None) -> EncodedFile:
     """Lists the signatures of a PDF, and whether they are valid; not whether their certificates are to be trusted."""
     _, opening = documents.open_with_password(data, password)

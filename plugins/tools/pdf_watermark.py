@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import InputFile, InvalidOption, PageRanges, color, lazy_imports, tool
+from engine import InputFile, InvalidOption, color, lazy_imports, tool
 from engine.option_types import Background, Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
@@ -15,10 +15,10 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import archive_claims, form_fields
+    from plugins._pdf import archive_claims, documents
     from plugins._pdf.pages import marks
 
-MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
+MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.pages.marks")
 TEMPLATE = "documents"
 
 Text = Annotated[str, Field(min_length=1, max_length=500, examples=["DRAFT"], description="The text to draw.")]
@@ -45,7 +45,9 @@ _SHARE = 0.7
 _TILE_SHARE = 0.25
 
 
-@tool("pdf-watermark", OBJECTS, title="Watermark a PDF", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-watermark", OBJECTS, title="Watermark a PDF", words="stamp logo draft text", sources=(PDF,), count=page_count
+)
 def watermark(
     document: pikepdf.Pdf,
     *,
@@ -63,8 +65,7 @@ def watermark(
     if (text is None) == (stamp is None):
         reason = "missing" if text is None else "exclusive"
         raise InvalidOption("Either text or stamp must be given.", reason=reason, param="text")
-    indexes = set(PageRanges.parse(pages).indexes(page_count(document)))
-    form_fields.remove_signatures(document)
+    chosen = documents.selected(document, pages)
     archive_claims.remove_claim(document)  # The colors and fonts of marks may be others than PDF/A permits.
     writer = marks.MarkWriter(document)
     if stamp is None:
@@ -73,14 +74,12 @@ def watermark(
         mark = writer.page(stamp, opacity)
     if size is not None:
         mark = mark.scaled(size / (_TEXT_SIZE if stamp is None else mark.width))
-    for index, page in enumerate(list(document.pages)):
-        if index in indexes:
-            geometry = marks.Geometry.of(page)
-            share = _TILE_SHARE if position == "tile" else _SHARE
-            shown = mark if size is not None else _fit(mark, geometry, angle, share)
-            tiled = position == "tile"
-            places = geometry.tile(shown, angle) if tiled else [geometry.place(shown, position, angle)]
-            writer.draw(page, shown, places, under=under)
+    tiled = position == "tile"
+    for _, page in chosen:
+        geometry = marks.Geometry.of(page)
+        shown = mark if size is not None else _fit(mark, geometry, angle, _TILE_SHARE if tiled else _SHARE)
+        places = geometry.tile(shown, angle) if tiled else [geometry.place(shown, position, angle)]
+        writer.draw(page, shown, places, under=under)
     return document
 
 

@@ -52,7 +52,8 @@ def open_sqlite(path: Path) -> peewee.SqliteDatabase:
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)  # SQLite creates its other files with the same mode
-    pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1}
+    # Without `secure_delete`, passwords in requests of jobs would stay in the file when the jobs have ended.
+    pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "secure_delete": 1}
     return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=TIMEOUT, lock_type="IMMEDIATE")
 
 

@@ -221,7 +221,7 @@ def test_what_plain_text_cannot_hold_is_told(run: Run, code: str) -> None:
 
 @pytest.mark.parametrize("step", [md.write, html_text.write], ids=str)
 def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
-    with pytest.warns(FidelityWarning, match="Pictures are not in the result") as caught:
+    with pytest.warns(FidelityWarning, match="Images are not in the result") as caught:
         text = step.run(Blocks((par(Run(picture=PICTURE)),)), images="drop")
     assert len(caught) == 1
     assert b"YWJj" not in text

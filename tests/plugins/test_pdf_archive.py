@@ -13,7 +13,7 @@ from plugins._color import profiles
 from plugins._pdf import archive_claims
 from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.samples.generated import sample
-from tests.support.samples.pdf_documents import REGISTRY, document, field, opened, page_texts, saved
+from tests.support.samples.pdf_documents import REGISTRY, Extra, document, field, opened, page_texts, saved
 from tests.support.samples.rasters import photo
 from tests.support.samples.tool_requests import tool_requests
 
@@ -130,9 +130,9 @@ def _tiled(tile: bytes, **resources: Any) -> bytes:
     return saved(made)
 
 
-def _font(name: str) -> dict[str, Any]:
+def _font(name: str, key: str = "/F") -> dict[str, Any]:
     font = pikepdf.Dictionary(Type=pikepdf.Name.Font, Subtype=pikepdf.Name.Type1, BaseFont=pikepdf.Name(name))
-    return {"/Font": pikepdf.Dictionary({"/F": font})}
+    return {"/Font": pikepdf.Dictionary({key: font})}
 
 
 _WRITING = b"BT /F 12 Tf 20 100 Td (\x41\xe9 1) Tj ET"
@@ -144,6 +144,19 @@ def _scripted(made: pikepdf.Pdf) -> None:
     made.Root.OpenAction = pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS="run()")
 
 
+def _opening(place: int) -> Extra:
+    """Lets viewers begin at the page with this index."""
+
+    def edit(made: pikepdf.Pdf) -> None:
+        made.Root.OpenAction = pikepdf.Array([made.pages[place].obj, pikepdf.Name.Fit])
+
+    return edit
+
+
+def _kept_by_a_program(made: pikepdf.Pdf) -> None:
+    made.pages[0].obj.PieceInfo = pikepdf.Dictionary(A=pikepdf.Dictionary(Private=made.make_stream(b"x")))
+
+
 @pytest.mark.parametrize(
     ("data", "standard", "lost"),
     [
@@ -152,6 +165,10 @@ def _scripted(made: pikepdf.Pdf) -> None:
         (run_tool("pdf-protect", _PLAIN, owner_password="owner").data, "pdfa-2b", {"encryption_dropped"}),
         (document("A", 1, field(0, "name", pikepdf.String("Ann"))), "pdfa-2b", {"forms_dropped"}),
         (document("A", 1, _scripted), "pdfa-3b", {"active_content"}),
+        (document("A", 2, _opening(1)), "pdfa-2b", {"active_content"}),
+        (document("A", 2, _opening(0)), "pdfa-2b", set()),
+        (document("A", 1, _kept_by_a_program), "pdfa-2b", {"metadata_dropped"}),
+        (_drawing(b"BT /AA 12 Tf 20 100 Td (A) Tj ET", **_font("/Helvetica", "/AA")), "pdfa-2b", set()),
         (_ATTACHED, "pdfa-2b", {"attachments_dropped"}),
         (_ATTACHED, "pdfa-3b", set()),
     ],
@@ -162,7 +179,8 @@ def test_a_pdf_becomes_one_for_archives(data: bytes, standard: str, lost: set[st
     assert pdfa.validate_written(BytesIO(result.data), standard[-2:]).findings == []
     assert result.codes == lost | {"font_substituted"}
     assert page_texts(result.data)[0].startswith(page_texts(data)[0])
-    assert bool(opened(result.data).attachments) is (data is _ATTACHED and standard == "pdfa-3b")
+    with opened(result.data) as read:
+        assert bool(read.attachments) is (data is _ATTACHED and standard == "pdfa-3b")
 
 
 def test_inks_and_colors_keep_their_values() -> None:

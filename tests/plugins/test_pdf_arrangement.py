@@ -275,6 +275,17 @@ def test_pages_on_a_sheet_are_upright(rotation: int) -> None:
         assert _red(half) == _near(15, 150 + 15, 45, 150 + 45)
 
 
+@pytest.mark.parametrize(("style", "lost"), [("r", {"metadata_dropped"}), ("D", set())])
+def test_labels_of_pages_that_sheets_cannot_have_are_told(style: str, lost: set[str]) -> None:
+    made = opened(document("A", 2))
+    made.Root.PageLabels = Dictionary(Nums=Array([0, Dictionary(S=Name(f"/{style}"))]))
+
+    result = run_tool("pdf-nup", saved(made))
+
+    with opened(result.data) as read:
+        assert (result.codes, "/PageLabels" in read.Root) == (lost, False)
+
+
 def test_a_booklet_has_two_pages_on_a_sheet() -> None:
     assert _refused("pdf-nup", document("A", 2), booklet=True, per_sheet=4) == ("per_sheet", "exclusive")
 

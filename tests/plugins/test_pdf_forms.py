@@ -143,6 +143,20 @@ def test_values_that_a_field_cannot_have(name: str, value: Any, reason: str, det
     assert name in str(error)
 
 
+def test_fields_that_scripts_calculate_are_told() -> None:
+    made = opened(form())
+    sums, other = made.Root.AcroForm.Fields[2], made.Root.AcroForm.Fields[0]
+    for one, event in ((sums, "/C"), (other, "/K")):
+        one.AA = Dictionary({event: Dictionary(S=Name.JavaScript, JS=String("event.value = 1"))})
+
+    filled = run_tool("pdf-form", saved(made), fields={"name": "Bob"}, sanitize=True)
+    given = run_tool("pdf-form", saved(made), fields={"code": "1"}, sanitize=True)
+
+    (warned,) = filled.outcome.warnings
+    assert (warned.code, warned.message.endswith(": code.")) == ("fields_not_calculated", True)
+    assert given.codes == set()
+
+
 def test_an_xfa_form_and_none() -> None:
     both = opened(form())
     both.Root.AcroForm.XFA = both.make_stream(b"<xdp/>")

@@ -15,13 +15,14 @@ from PIL import Image
 
 from engine import ConversionError, CorruptInput, pipeline
 from engine.mupdf import pymupdf
+from plugins._pixels import png_encoder
 from plugins._pixels.pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, run_tool
 from tests.support.results.conversions import opened as opened_image
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
-from tests.support.samples.pdf_images import jbig2
+from tests.support.samples.pdf_images import images, jbig2
 from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.rasters import photo
 
@@ -127,6 +128,70 @@ def test_images_without_loss_are_stored_as_in_png(mode: str) -> None:
     assert pikepdf.PdfImage(image).as_pil_image().tobytes() == original.tobytes()
     assert len(image.read_raw_bytes()) < len(zlib.compress(colors.tobytes())) / 2
     assert (mode == "RGBA") == ("/SMask" in image)
+
+
+def _png(mode: str, size: tuple[int, int] = (90, 70), **parameters: Any) -> bytes:
+    bands = [Image.linear_gradient("L").rotate(turn).resize(size) for turn in (0, 90, 180)]
+    gradients = Image.merge("RGB", bands)
+    image = gradients.convert("L").convert("I;16") if mode == "I;16" else gradients.convert(mode)
+    return image_file(image, "PNG", **parameters)
+
+
+def _rows(png: bytes) -> bytes:
+    """The compressed rows of a PNG."""
+    chunks = png_encoder.read_chunks(memoryview(png))
+    return b"".join(chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT")
+
+
+@pytest.mark.parametrize(
+    ("mode", "parameters"),
+    [("L", {}), ("RGB", {"icc_profile": _PROFILE}), ("P", {}), ("P", {"bits": 4}), ("I;16", {})],
+)
+def test_the_rows_of_a_png_are_embedded_as_they_are(mode: str, parameters: dict[str, Any]) -> None:
+    source = _png(mode, dpi=(300, 300), **parameters)
+
+    for data in (convert(source, "pdf").data, run_tool("pdf-from-images", source).data):
+        (image,) = images(data)
+        assert image.raw == _rows(source)
+        assert ("ICCBased" in str(image.entries["/ColorSpace"])) == ("icc_profile" in parameters)
+        shown = pymupdf.open(stream=data)
+        pixels = pymupdf.Pixmap(shown, shown[0].get_images()[0][0])
+        expected = opened_image(convert(source, "png", bit_depth=8).data).convert("L" if pixels.n == 1 else "RGB")
+        drawn = np.frombuffer(pixels.samples, np.uint8).astype(int)
+        assert np.abs(drawn - np.asarray(expected).ravel()).max() <= (mode == "I;16")  # MuPDF does not round
+
+
+def test_the_rows_of_a_png_are_shown_turned() -> None:
+    exif = Image.Exif()
+    exif[0x112] = 6
+    source = _png("RGB", exif=exif)
+
+    data = convert(source, "pdf", rotate=180, flip="horizontal").data
+
+    assert images(data)[0].raw == _rows(source)
+    page = pypdfium2.PdfDocument(data)[0]
+    expected = apply_orientation(np.asarray(Image.open(BytesIO(source))), 6)[::-1, ::-1][:, ::-1]
+    drawn = np.asarray(page.render(scale=96 / 72).to_pil().convert("RGB"), int)[:90, :70]
+    assert np.abs(drawn - expected).mean() < 4
+
+
+@pytest.mark.parametrize("kind", ["interlaced", "transparent", "two colors", "filter"])
+def test_other_rows_of_a_png_are_decoded(kind: str) -> None:
+    parameters: dict[str, Any] = {"transparency": 0} if kind == "transparent" else {}
+    source = _png("1" if kind == "two colors" else "P", **parameters)
+    if kind == "interlaced":
+        source = convert(source, "png", progressive=True).data
+    if kind == "filter":
+        rows = bytearray(zlib.decompress(_rows(source)))
+        rows[0] = 9
+        chunks = [(one, bytes(chunk)) for one, chunk in png_encoder.read_chunks(memoryview(source))]
+        damaged = png_encoder.chunk(b"IDAT", zlib.compress(rows))
+        source = b"".join([png_encoder.SIGNATURE, *(damaged if one == b"IDAT" else chunk for one, chunk in chunks)])
+        with pytest.raises(CorruptInput):
+            convert(source, "pdf")
+        return
+
+    assert _rows(source) not in [image.raw for image in images(convert(source, "pdf").data)]
 
 
 def test_documents_are_no_images() -> None:

@@ -248,6 +248,15 @@ def test_an_area_takes_what_belongs_to_it() -> None:
     assert b" c" not in document.pages[0].Contents[0].read_bytes()
 
 
+def test_an_encrypted_file_keeps_its_passwords() -> None:
+    locked = run_tool("pdf-protect", saved(_document(_text("one Secret"))), user_password="user").data
+
+    result = run_tool("pdf-redact", locked, pattern="[^x]", password="user")
+
+    with pymupdf.open(stream=result.data) as shown:
+        assert (shown.authenticate("user") > 0, shown[0].get_text().strip()) == (True, "")
+
+
 def test_what_is_not_found_and_not_searched_is_told() -> None:
     with pymupdf.open() as made:
         made.new_page().insert_text((50, 50), "public")

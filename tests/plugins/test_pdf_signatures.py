@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asn1crypto import pkcs12
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.sign import fields, signers
 
@@ -134,9 +135,17 @@ def test_a_signature_that_permits_no_change_is_kept() -> None:
     assert (refused.value.reason, refused.value.param) == ("unsupported", "file")
 
 
+def _with_iterations(number: int) -> bytes:
+    """A file of a key whose password has to be hashed so often."""
+    file = pkcs12.Pfx.load(pkcs12_file("Jane", "secret"))
+    file["mac_data"]["iterations"] = number
+    return bytes(file.dump(force=True))
+
+
 @pytest.mark.parametrize(
     ("certificate", "options", "param"),
     [
+        (_with_iterations(2**31 - 1), {"certificate_password": "secret"}, "certificate"),
         (pkcs12_file("Jane", "secret"), {"certificate_password": "wrong"}, "certificate_password"),
         (pkcs12_file("Jane", "secret"), {}, "certificate_password"),
         (b"0\x82\x01\x00 no file of a key", {}, "certificate_password"),

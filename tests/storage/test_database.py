@@ -178,6 +178,22 @@ def test_sqlite_flushes_every_commit(tmp_path: Path) -> None:
     opened.close()
 
 
+def test_sqlite_overwrites_what_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "convertd.db"
+    opened = Database(f"sqlite:///{path}")
+    changes = [
+        "CREATE TABLE note (text TEXT)",
+        "INSERT INTO note VALUES ('open-sesame'), ('open-sesame'), ('open-sesame')",
+        "UPDATE note SET text = NULL",
+    ]
+
+    for change in changes:
+        opened.run_blocking(lambda transaction, change: transaction.connection.execute_sql(change), change)
+    opened.close()
+
+    assert b"sesame" not in path.read_bytes()
+
+
 def test_sqlite_transactions_hold_the_write_lock_from_the_start(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'convertd.db'}"
     one, other = Database(url), Database(url)

@@ -111,12 +111,16 @@ def sign_in(page: Page, key: str) -> None:
     expect(page.locator("#credits")).to_be_visible()
 
 
-def use_key(page: Page, key: str) -> None:
-    """Enters an API key in the try-it form."""
-    if not page.get_by_label("API key").is_visible():
-        page.get_by_text("Use an API key").click()
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Use this key").click()
+def use_account(page: Page, key: str) -> None:
+    """Opens the start page for the key's account."""
+    sign_in(page, key)
+    page.goto("/")
+
+
+def open_options(entry: Locator) -> None:
+    """Shows the options, warnings and images of a file in the try-it form."""
+    if not entry.locator(".panel").is_visible():
+        entry.get_by_role("button", name="Options").click()
 
 
 def convert(page: Page) -> None:

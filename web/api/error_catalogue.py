@@ -321,14 +321,15 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "alpha_flattened": "transparency; the image is placed on the `background`, which is white by default",
         "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
         "archive_claim_removed": "the claim to be PDF/A, of a PDF that is changed as PDF/A does not permit",
-        "attachments_dropped": "files that are attached to a PDF",
+        "attachments_dropped": "files that are attached to a PDF or a mail",
         "color_converted": "colors of CMYK or Lab, which become sRGB",
         "colors_reduced": "colors beyond those that the target supports: 256, gray, or black and white",
         "depth_reduced": "bits per sample beyond those that the target supports",
-        "effects_dropped": "parts of an SVG that are not drawn, such as animations; what scripts of HTML draw",
+        "effects_dropped": "parts of SVG, HTML, DXF and mails that are not drawn, such as animations or scripts",
         "effects_rasterized": "filters of an SVG, and transparency in an EPS, which become images among the vectors",
         "encoding_guessed": "nothing; the encoding of a text was recognized by its characters; `encoding` names it",
         "encryption_dropped": "encryption, when PDFs are merged, or if the target has none",
+        "fields_not_calculated": "values of form fields that scripts calculate, which keep the values they have",
         "font_substituted": "fonts that are not installed, replaced by others, and the colors of emoji",
         "forms_dropped": "the form fields of a PDF, which are drawn as they are; annotations that PDF/A forbids",
         "frames_dropped": "all frames of an animation but the first; the video of a motion photo",
@@ -342,7 +343,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "metadata_damaged": "metadata that is damaged, and cannot be read",
         "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
-        "no_text": "nothing; pictures of text are not recognized without `ocr`, or an image or a page has no text",
+        "no_text": "nothing; text in images is not recognized without `ocr`, or an image or a page has no text",
         "not_enlarged": "nothing; the image is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first; pages of an overlay for which there is no page",
@@ -363,3 +364,18 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     }
 )
 """What is lost or changed, by the code of the warning. Words in backquotes are code. Plugins can issue other codes."""
+
+INFORMATION_WARNINGS = frozenset(
+    {
+        "encoding_guessed",
+        "hdr_reduced",
+        "jpeg_reencoded",
+        "kept_original",
+        "location_removed",
+        "not_enlarged",
+        "option_ignored",
+        "quality_ignored",
+        "timing_rounded",
+    }
+)
+"""Warnings that pages show without alarm: nobody misses anything on a screen."""

@@ -44,8 +44,9 @@ Access = Literal["key", "address", "not_cross_site", "open", "form", "session", 
 
 `open`: everyone, without a rate limit. `key`: clients with an API key, rate-limited by account. All others are
 rate-limited by address: `address`: everyone. `not_cross_site`: everyone but pages of other sites. `form`: browsers,
-whose forms must come from a page of this server. `session`, `trial` and `preview` are forms that also need a session of
-the dashboard, a trial conversion or a preview that is left. With an API key, previews may be of larger files.
+whose forms must come from a page of this server. `session` are forms that also need a session of the dashboard.
+`trial` and `preview` are forms of scripts, with a rate limit of their own: they are for the account that is signed in,
+or need a trial conversion that is left; the number of previews of a day is limited for both.
 """
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -239,6 +240,11 @@ class Operation:
             options = {name: option for name, option in options.items() if not option.secret}
         return replace(self, options=options)
 
+    def for_page(self) -> Operation:
+        """The operation for a script of a page: with files only, and without jobs."""
+        assert self.form is not None
+        return replace(self, form=replace(self.form, fields=RequestModel, urls=None), headers=None)
+
     @cached_property
     def additional_files(self) -> tuple[FileField, ...]:
         """The fields of files that are options, or parameters of the tool."""
@@ -299,7 +305,7 @@ def tool_operation(tool: AnyTool) -> Operation:
             file,
             ToolFields,
             additional=tuple(
-                FileField(name, one.description, 0, one.maximum, (f"{name}[]",) if one.maximum > 1 else ())
+                FileField(name, one.description, one.minimum, one.maximum, (f"{name}[]",) if one.maximum > 1 else ())
                 for name, one in tool.files.items()
             ),
             urls=UrlsFields if tool.takes_several else UrlFields,

@@ -77,7 +77,7 @@ class KeptFields(RequestModel):
                 ],
             ),
             Field(
-                description="Several results instead of one: a list of objects, each with `output_format`, options "
+                description="Multiple outputs instead of one: a list of objects, each with `output_format`, options "
                 "and a `name`. Options beside it apply to all results. The response is a ZIP, or JSON that lists "
                 "the results in their order. Each costs one credit; if one fails, all do.",
                 examples=[[{"output_format": "webp", "width": 400, "name": "small"}, {"output_format": "avif"}]],

@@ -103,7 +103,7 @@ Outputs = Annotated[
     str | None,
     typer.Option(
         metavar="JSON",
-        help="Several results of each INPUT: a JSON list of objects, each with output_format, options and a name. "
+        help="Multiple outputs of each INPUT: a JSON list of objects, each with output_format, options and a name. "
         "OUTPUT is then a folder, or a file whose name ends in .zip.",
     ),
 ]
@@ -311,7 +311,8 @@ def _command(name: str, manual: str | None, run: Callable[..., None], parameters
 def _file_flag(name: str, file: InputFile, panel: str) -> Parameter:
     """The parameter of an additional file. Its flag is repeated for several files."""
     flag = f"--{name.replace('_', '-')}"
-    declaration = typer.Option(flag, help=file.description, metavar="FILE", rich_help_panel=panel)
+    description = f"{file.description} [required]" if file.minimum else file.description
+    declaration = typer.Option(flag, help=description, metavar="FILE", rich_help_panel=panel)
     kind = Annotated[list[Path] | None if file.maximum > 1 else Path | None, declaration]  # type: ignore[valid-type]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 

@@ -23,7 +23,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
         "How good an image is, and how small its file.",
         {
             "quality": "Quality",
-            "max_bytes": "At most (bytes)",
+            "max_bytes": "Max file size",
             "lossless": "Lossless",
             "effort": "Effort",
             "progressive": "Progressive",
@@ -117,7 +117,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
             "margin": "Margin (mm)",
             "font_size": "Size of text",
             "encoding": "Encoding of text",
-            "images": "Pictures in text",
+            "images": "Images in text",
             "sheet": "Sheet",
             "values": "Values of cells",
             "separator": "Between cells",

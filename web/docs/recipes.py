@@ -70,7 +70,7 @@ RECIPES: tuple[Recipe, ...] = (
         "An image under 200 kB",
         "compress smaller than maximum file size limit MB upload email max_bytes",
         (
-            "The file has at most 200,000 bytes, at the best quality at which it has.",
+            "The file has at most 200,000 bytes, at the highest quality that fits.",
             "JSON responses have that quality as `quality_used`.",
         ),
         "convertd convert --max-bytes 200000 photo.heic small.jpg",
@@ -132,7 +132,7 @@ RECIPES: tuple[Recipe, ...] = (
         "bulk batch directory iphone many files jpg",
         (
             "Every photo below the folder gets a JPEG beside it.",
-            "Files that are no images are skipped, with a line for each.",
+            "Other files are skipped and listed.",
         ),
         "convertd convert -r photos --to jpeg",
         script="""\

@@ -1,11 +1,12 @@
 """POST /convert and the tools: files in, the result out. With /json, the result is stored.
 
-POST /try/convert, /try/preview and /try/identify are for the script of the landing page, and not part of the API.
+POST /try/convert, /try/tools/{id}, /try/preview and /try/identify are for scripts of pages, and not part of the API.
 """
 
-import json
+import re
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from engine.options import OptionValues
 from storage.errors import NoCredits
@@ -29,15 +30,17 @@ from web.handlers.jobs import accept_job, respond_with_job
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
-from web.services.accounts.trials import credits_used_up, trial_result
+from web.services.accounts.trials import credits_used_up, header_text, trial_result
 from web.services.container import Services
 from web.services.conversions.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
-from web.services.conversions.idempotency import Replayed, ResponseData
+from web.services.conversions.idempotency import IdempotentRequest, Replayed, ResponseData
 from web.services.files.work_files import WorkFile
 from web.site.pages import PageHandler
 
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
+_PREVIEWED_PAGES = 12  # of one request
+_RANGE = re.compile(r"([1-9]\d{0,5})(?:-([1-9]\d{0,5}))?", re.ASCII)
 _SAMPLE_SIDE = 320  # pixels
 _SAMPLE_OPTIONS = frozenset(
     {"quality", "lossless", "subsampling", "alpha_quality", "palette", "colors", "dither", "effort"}
@@ -99,18 +102,18 @@ class RunTool(BaseHandler):
 
     @cancelled_on_disconnect
     async def post(self) -> None:
-        assert self.operation is not None
-        assert self.operation.tool is not None
-        tool = self.operation.tool
-        request = await conversion_request(
-            self,
-            operation=tool.operation,
-            tool=tool.name,
-            target=tool.target.name,
-            name=f"{tool.output_name}.{tool.target.extensions[0]}" if tool.output_name else "",
-            store_result=_stores_result(self),
-        )
-        await convert_and_respond(self, request)
+        await convert_and_respond(self, await _tool_request(self, store_result=_stores_result(self)))
+
+
+async def _tool_request(handler: BaseHandler, **known: Any) -> ConversionRequest:
+    """The run of the tool of the route that the form asks for. Raises PublicError."""
+    assert handler.operation is not None
+    assert handler.operation.tool is not None
+    tool = handler.operation.tool
+    name = f"{tool.output_name}.{tool.target.extensions[0]}" if tool.output_name else ""
+    return await conversion_request(
+        handler, operation=tool.operation, tool=tool.name, target=tool.target.name, name=name, **known
+    )
 
 
 def _stores_result(handler: BaseHandler) -> bool:
@@ -186,10 +189,60 @@ async def _dry_run_and_respond(handler: BaseHandler, request: ConversionRequest)
             handler.respond(await handler.services.conversions.dry_run(complete, output))
 
 
-class TryConvert(PageHandler):
-    """Converts a file without an API key. The header X-Result describes the result."""
+class _PageConversion(PageHandler):
+    """Converts files for a page, whose script gets the result in the response, and its description in X-Result.
+
+    The account that is signed in is charged, and the result is stored; for other visitors, it is a trial conversion.
+    """
 
     access = "trial"
+
+    async def convert(self, request: ConversionRequest) -> None:
+        """Converts, and responds. Raises PublicError."""
+        with self.create_work_file() as output:
+            if self.authorization.session is None:
+                await self._convert_trial(replace(request, idempotency=None), output)
+            else:
+                await self._convert_and_store(request, output)
+
+    async def _convert_trial(self, request: ConversionRequest, output: WorkFile) -> None:
+        async with self.services.trials.counted(self.authorization.address) as remaining:
+            try:
+                converted = await self.services.conversions.convert(request, output)
+            except NoCredits:
+                raise credits_used_up() from None
+        assert isinstance(converted, ChargedConversion)
+        # The page needs the description together with the file, because nothing is stored.
+        self.set_header("X-Result", header_text(to_json(trial_result(request, converted.outcome, remaining))))
+        await send_file(self, output.blocks(), converted.outcome)
+
+    async def _convert_and_store(self, request: ConversionRequest, output: WorkFile) -> None:
+        account = self.client().id
+        own = IdempotentRequest(account, self.request.path, self.request_id)
+        request = replace(request, store_result=True, idempotency=request.idempotency or own)
+        stored = await _convert(self.services, request, output)
+        _close_uploads(request)
+        if isinstance(stored, ChargedConversion):
+            self.authorization.credits_remaining = stored.balance
+            assert stored.response is not None
+            response = stored.response
+        else:
+            response = self.unwrap_replay(stored)
+            self.authorization.credits_remaining = await self.services.accounts.balance(account)
+        self.set_header("X-Result", header_text(response.data))
+        await send_stored(self, await self.services.files.find(account, response.file_id or ""))
+
+
+class TryTool(_PageConversion):
+    """Runs the tool of its route for a page."""
+
+    @cancelled_on_disconnect
+    async def post(self) -> None:
+        await self.convert(await _tool_request(self))
+
+
+class TryConvert(_PageConversion):
+    """Converts a file for a page, or finds out what a conversion would do."""
 
     @Operation(
         id="tryConvert",
@@ -203,19 +256,10 @@ class TryConvert(PageHandler):
     async def post(self) -> None:
         request = await conversion_request(self)
         if "dry_run" in self.input.values and self.input.fields(DryRunField).dry_run:
-            await self.services.trials.count_preview(self.authorization.address)
+            await self.services.trials.count_preview(self.authorization.address, self.authorization.session)
             await _dry_run_and_respond(self, request)
-            return
-        remaining = await self.services.trials.count(self.authorization.address)
-        with self.create_work_file() as output:
-            try:
-                converted = await self.services.conversions.convert(request, output)
-            except NoCredits:
-                raise credits_used_up() from None
-            assert isinstance(converted, ChargedConversion)  # the request has no idempotency key
-            # The page needs the description together with the file, because nothing is stored.
-            self.set_header("X-Result", json.dumps(to_json(trial_result(request, converted.outcome, remaining))))
-            await send_file(self, output.blocks(), converted.outcome)
+        else:
+            await self.convert(request)
 
 
 class TryIdentify(PageHandler):
@@ -239,8 +283,8 @@ class TryIdentify(PageHandler):
 class TryPreview(PageHandler):
     """Returns a small image of a file that the browser cannot show: of its first page, if it has several.
 
-    With an `output_format`, returns what options of encoders make of a small PNG. With an API key, the file may be as
-    large as the account's files. Previews cost no credits; their number for an address is limited.
+    With `pages`, returns a ZIP of small images of up to 12 pages. With an `output_format`, returns what options of
+    encoders make of a small PNG. Previews cost no credits; their number is limited.
     """
 
     access = "preview"
@@ -258,8 +302,10 @@ class TryPreview(PageHandler):
         target = self.input.fields(PreviewFields).output_format
         if target is None:
             target = _PREVIEW_FORMAT
-            allowed = frozenset({"password"})
+            allowed = frozenset({"password", "pages"})
             fixed = _PREVIEW_OPTIONS
+            if "pages" in self.input.values:
+                fixed = _page_options(str(self.input.values["pages"]))
         else:
             allowed = _SAMPLE_OPTIONS
             fixed = MappingProxyType({"width": _SAMPLE_SIDE, "height": _SAMPLE_SIDE})
@@ -271,3 +317,14 @@ class TryPreview(PageHandler):
         with self.create_work_file() as output:
             outcome = await self.services.conversions.preview(request, output)
             await send_file(self, output.blocks(), outcome)
+
+
+def _page_options(pages: str) -> OptionValues:
+    """The options of a preview of some pages, which are smaller if there are several. Raises InvalidParameter."""
+    match = _RANGE.fullmatch(pages)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if not first <= last < first + _PREVIEWED_PAGES:
+        message = f"pages must be one page, or up to {_PREVIEWED_PAGES} such as 13-24."
+        raise InvalidParameter(message, reason="out_of_range", param="pages", details={"max": _PREVIEWED_PAGES})
+    side = 1000 if first == last else 240
+    return MappingProxyType({"width": side, "height": side, "effort": 1})

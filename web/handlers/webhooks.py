@@ -87,7 +87,7 @@ class Redelivery(BaseHandler):
 
     @Operation(id="redeliver", tag="Webhooks", responses=(json_response(schemas.QueuedDelivery),))
     async def post(self, delivery_id: str) -> None:
-        """Send a message again
+        """Redeliver an event
 
         It has the same `webhook-id`, also if it was delivered before.
         """

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest, split_host_and_port
 
-from config.pricing import FAILED_LOGINS, RATE_WINDOW
+from config.pricing import FAILED_LOGINS, PAGE_REQUESTS, RATE_WINDOW
 from config.settings import is_loopback
 from storage.errors import InvalidKey
 from storage.rate_limits import RateLimitStatus, unused
@@ -20,9 +20,12 @@ from web.api.operations import Access
 from web.services.accounts.accounts import Account
 from web.services.container import Services
 
-SESSION_COOKIE = "convertd_session"
+SESSION_COOKIE = "convertd_account"  # for all pages; releases before this one had a cookie for the dashboard only
+PAGE_ACCOUNT = "X-Page-Account"
+"""The header with the id of the account that a page was made for; empty without one."""
 
-_FORMS = ("form", "session", "trial", "preview")
+_SCRIPTS = ("trial", "preview")
+_FORMS = ("form", "session", *_SCRIPTS)
 _CLIENT_PREFIX = 64  # bits of an IPv6 address that identify one subscriber
 _WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
 
@@ -74,7 +77,9 @@ class Authorization:
             raise _cross_site()
         if access == "key":
             await self.authenticate()
-        key, limit = self._key_and_limit()
+        if access in _SCRIPTS:
+            await self._find_page_account()
+        key, limit = self._key_and_limit(access)
         self._counted = await self._services.limiter.hit(key, limit, RATE_WINDOW)
         if not self._counted.allowed:
             message = f"More than {limit} requests in {RATE_WINDOW} seconds."
@@ -86,7 +91,7 @@ class Authorization:
             case "session":
                 if await self.find_session() is None:
                     raise InvalidKey
-            case "trial":
+            case "trial" if self.account is None:
                 self.account = await self._services.trials.account(self.address)
                 await self._services.trials.check(self.address)
             case "preview":
@@ -95,7 +100,7 @@ class Authorization:
     async def peek(self, access: Access) -> None:
         """Updates `status` without counting the request."""
         if access != "open":
-            key, limit = self._key_and_limit()
+            key, limit = self._key_and_limit(access)
             self._counted = await self._services.limiter.peek(key, limit, RATE_WINDOW)
 
     async def find_session(self) -> Account | None:
@@ -132,20 +137,35 @@ class Authorization:
             await self.peek("key")
             raise KeyNotVerified
 
+    async def _find_page_account(self) -> None:
+        """Sets the account of the browser's session, if it has one, for a request of a page's script.
+
+        Raises InvalidParameter if it is not the account that the page was made for: it has another price and limits.
+        """
+        self.account = await self.find_session()
+        expected = self._request.headers.get(PAGE_ACCOUNT)
+        if expected is not None and expected != (self.account.id if self.account else ""):
+            message = "You have signed in or out since this page was opened. Reload it."
+            raise InvalidParameter(message, reason="signed_in_changed", param=PAGE_ACCOUNT)
+        if self.account is not None:
+            self.credits_remaining = self.account.credits_remaining
+
     async def _check_preview(self) -> None:
-        """Sets the account of trials. With an API key, files may be as large as the files of its account."""
+        """Sets the account of trials. The files of an account that is signed in may be as large as its tier allows."""
         trials = self._services.trials
+        signed_in = self.account
         self.account = paying = await trials.account(self.address)
-        if "Authorization" not in self._request.headers:
+        self.credits_remaining = None
+        if signed_in is None:
             trials.check_offered()
         else:
-            await self.authenticate()
-            tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
-            self.account = replace(paying, tier=tier)
-            self.credits_remaining = None
-        await trials.count_preview(self.address)
+            tier = replace(paying.tier, max_file_size=signed_in.tier.max_file_size)
+            self.account = replace(paying, tier=tier, client=signed_in.id)
+        await trials.count_preview(self.address, signed_in)
 
-    def _key_and_limit(self) -> tuple[str, int]:
+    def _key_and_limit(self, access: Access) -> tuple[str, int]:
+        if access in _SCRIPTS:
+            return f"page:{self.account.id if self.account else self.address}", PAGE_REQUESTS
         if self.account is None:
             return f"address:{self.address}", self._services.settings.rate_limit_anonymous
         return f"account:{self.account.id}", self.account.tier.requests_per_minute

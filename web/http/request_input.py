@@ -311,7 +311,7 @@ def _uploads_of(form: Form, field: FileField) -> tuple[Upload, ...]:
         return found
     if field.maximum == 1:
         return (form.file(field.name),)
-    limits = {"min": 0, "max": field.maximum}
+    limits = {"min": field.minimum, "max": field.maximum}
     message = f"{field.name} must have at most {field.maximum} files."
     raise InvalidParameter(message, reason="out_of_range", param=field.name, details=limits)
 

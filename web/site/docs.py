@@ -47,7 +47,7 @@ class Docs(PageHandler):
         if self.write_known_page(("docs", name)):
             return
         documents = await self.services.documents()
-        pages = _pages(documents)
+        pages = docs_pages(documents)
         place = next((place for place, page in enumerate(pages) if page.name == name), None)
         if place is None:
             raise NotFound("No such page.")
@@ -100,13 +100,13 @@ class DocsIndex(Docs):
         documents = await self.services.documents()
         entries = [
             (self.base_path + page.path, page.title, entry.id, entry.title, entry.text)
-            for page in _pages(documents)
+            for page in docs_pages(documents)
             for entry in read_entries(self.render_body(page, documents))
         ]
         self.write_new_text(key, json.dumps(entries, ensure_ascii=False).encode(), JSON)
 
 
-def _pages(documents: ApiDocuments) -> list[DocsPage]:
+def docs_pages(documents: ApiDocuments) -> list[DocsPage]:
     """The pages of this server: the page of additional options only if it has some."""
     has_more = any(group is MORE for group, _ in grouped(documents.options))
     return [page for page in DOCS_PAGES if has_more or page.name != f"options/{MORE.name}"]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,20 +14,30 @@ from tornado.template import DictLoader
 from tornado.web import HTTPError, StaticFileHandler
 
 from config.errors import PublicError
-from config.pricing import FREE_CREDITS, MIB
+from config.pricing import (
+    FREE_CREDITS,
+    MIB,
+)
+from engine.conversions import AnyTool
 from storage.errors import InvalidKey
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
+from web.api.error_catalogue import INFORMATION_WARNINGS
 from web.api.errors import ApiError, NotFound, RegistrationClosed, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
+from web.api.schemas.files import StoredFile
+from web.api.values import API
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import LANGUAGES, Call
 from web.docs.option_groups import MORE, OPTION_GROUPS
+from web.docs.suggestions import FORMAT_WORDS, suggested_targets, target_groups
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, wants_html
+from web.services.accounts.accounts import Account
 from web.services.accounts.usage_report import describe_price
 from web.services.container import Services
+from web.services.files.files import stored_file
 
 SIGN_IN_PATH = "/dashboard"
 """The page that requests without a session are redirected to."""
@@ -36,9 +46,9 @@ STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_LINK = re.compile(r"""(\b(?:href|src|action|formaction)=")/(?=[^/])""")
+_LINK = re.compile(r"""((?<![\w-])(?:href|src|action|formaction)=")/(?=[^/])""")
 _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 """The media type of data for scripts of pages."""
@@ -59,6 +69,9 @@ _ERROR_TITLES = {
     "not_ready": "The service is not ready",
 }
 _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
+_PARALLEL = 4  # conversions of one page at a time
+_RECENT = 5  # results on the start page
+_PIXELS = ("image/", "video/")
 
 
 class PageHandler(BaseHandler):
@@ -74,10 +87,16 @@ class PageHandler(BaseHandler):
         }
     )
 
+    @property
+    def site(self) -> str:
+        """The URL of the start page, without a slash at the end."""
+        return self.services.settings.base_url.removesuffix(API)
+
     def get_template_namespace(self) -> dict[str, Any]:
         own = {
             "here": self.request.path,
             "base": self.base_path,
+            "site": self.site,
             "json": json,
             "operator": self.services.settings.operator,
             "signed_in": self.authorization.session,
@@ -129,20 +148,13 @@ class PageHandler(BaseHandler):
             sign_in=self.services.oidc.enabled,
         )
 
-    def set_private_cookie(self, name: str, value: str, max_age: int, *, from_others: bool = False) -> None:
-        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read.
-
-        Requests that links of other sites lead to have it only if it is valid `from_others`.
-        """
+    def set_private_cookie(
+        self, name: str, value: str, max_age: int, *, path: str = SIGN_IN_PATH, samesite: str = "Strict"
+    ) -> None:
+        """Sets a cookie that scripts cannot read, by default for requests of the dashboard only."""
         secure = self.services.settings.base_url.startswith("https://")
         self.set_cookie(
-            name,
-            value,
-            path=self.base_path + SIGN_IN_PATH,
-            max_age=max_age,
-            httponly=True,
-            samesite="Lax" if from_others else "Strict",
-            secure=secure,
+            name, value, path=self.base_path + path, max_age=max_age, httponly=True, samesite=samesite, secure=secure
         )
 
     def write_public_error(self, error: BaseException | None) -> None:
@@ -162,43 +174,98 @@ PUBLIC_PAGE = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "n
 """The headers of a page that is the same for all visitors: browsers may store it."""
 
 
-class Landing(PageHandler):
-    """The landing page, with a form to try conversions."""
+class WorkPage(PageHandler):
+    """A page that converts: for the account that is signed in, or as trials, with a text that all visitors share."""
 
     fixed_headers = PUBLIC_PAGE
 
+    async def find_access(self) -> dict[str, Any]:
+        """What the scripts of the page may do, as JSON values."""
+        account = await self.authorization.find_session()
+        tier = account.tier if account else self.services.settings.all_plans["trial"]
+        if account is not None:
+            self.set_header("Cache-Control", "no-store")
+        return {
+            "signedIn": account is not None,
+            "left": account.credits_remaining
+            if account
+            else await self.services.trials.remaining(self.authorization.address),
+            "trials": self.services.settings.trials,
+            "limit": tier.max_file_size,
+            "inspectionLimit": self.services.settings.all_plans["trial"].max_file_size,
+            "parallel": min(tier.max_concurrent, _PARALLEL),
+        }
+
+    def write_work_page(self, key: Hashable, template: str, make_values: Callable[[], dict[str, Any]]) -> None:
+        """Responds with the rendered template, which is remembered by its key unless someone is signed in."""
+        if self.authorization.session is not None:
+            self.write_page(template, **make_values())
+        elif not self.write_known_page((template, key)):
+            self.write_new_page((template, key), template, **make_values())
+
+
+class Landing(WorkPage):
+    """The start page, with the form to convert files, and all tools."""
+
     async def get(self) -> None:
+        access = await self.find_access()
+        recent = await recent_files(self, self.authorization.session)
+        self.write_work_page(access["left"], "landing.html", lambda: self._values(access, recent))
+
+    def _values(self, access: dict[str, Any], recent: Sequence[StoredFile]) -> dict[str, Any]:
         services, url = self.services, self.services.settings.base_url
-        settings, plans = services.settings, services.settings.all_plans
-        trials_left = await services.trials.remaining(self.authorization.address)
-        if self.write_known_page(("landing.html", trials_left)):
-            return
+        registry, plans = services.registry, services.settings.all_plans
+        default = plans[services.settings.default_plan]
         form, file = {"output_format": "webp"}, (("file", "photo.heic"),)
         example = Call("POST", f"{url}/convert", form, file, saves="photo.webp")
-        self.write_new_page(
-            ("landing.html", trials_left),
-            "landing.html",
-            targets_of=services.formats.data["by_input_format"],
-            total=services.formats.data["total"],
-            groups=format_groups(services.registry),
-            formats=services.registry.formats,
-            samples=_trial_samples(url),
-            option_groups=[
-                {"name": one.name, "title": one.title, "labels": one.labels} for one in (*OPTION_GROUPS, MORE)
-            ],
-            example=LANGUAGES["curl"](example),
-            packs=settings.packs_on_sale,
-            describe_price=describe_price,
-            free_credits=FREE_CREDITS,
-            trials=settings.trials,
-            trials_left=trials_left,
-            trial_mib=plans["trial"].max_file_size // MIB,
-            max_mib={
-                "free": plans[settings.default_plan].max_file_size // MIB,
-                "paid": plans["paid"].max_file_size // MIB,
+        targets_of = services.formats.data["by_input_format"]
+        return {
+            "access": access,
+            "recent": recent,
+            "tools": sorted(registry.tools.values(), key=lambda tool: tool.title),
+            "tool_page": tool_page,
+            "total": services.formats.data["total"],
+            "groups": format_groups(registry),
+            "formats": registry.formats,
+            "catalogue": {
+                "targets": targets_of,
+                "extensions": {name: registry.formats[name].extensions for name in registry.formats},
+                "media": {name: fmt.media_type for name, fmt in registry.formats.items()},
+                "suggested": suggested_targets(registry),
+                "documents": [name for name in targets_of if not registry.formats[name].media_type.startswith(_PIXELS)],
+                "groups": target_groups(registry),
+                "words": dict(FORMAT_WORDS),
+                "information": sorted(INFORMATION_WARNINGS),
             },
-            hours=plans[settings.default_plan].file_retention_seconds / 3600,
-        )
+            "samples": _trial_samples(url),
+            "option_groups": option_groups(),
+            "example": LANGUAGES["curl"](example),
+            "packs": services.settings.packs_on_sale,
+            "describe_price": describe_price,
+            "free_credits": FREE_CREDITS,
+            "trial_mib": plans["trial"].max_file_size // MIB,
+            "max_mib": {"free": default.max_file_size // MIB, "paid": plans["paid"].max_file_size // MIB},
+            "hours": default.file_retention_seconds / 3600,
+        }
+
+
+def option_groups() -> list[dict[str, Any]]:
+    """The groups of options, for scripts."""
+    return [{"name": one.name, "title": one.title, "labels": dict(one.labels)} for one in (*OPTION_GROUPS, MORE)]
+
+
+def tool_page(tool: AnyTool) -> str:
+    """The path of a tool's page: `pdf-merge` is at `/tools/merge-pdf`."""
+    subject, _, action = tool.name.partition("-")
+    return f"/tools/{action}-{subject}" if action else f"/tools/{subject}"
+
+
+async def recent_files(page: PageHandler, account: Account | None) -> Sequence[StoredFile]:
+    """The latest results of an account; none without one."""
+    if account is None:
+        return ()
+    found = await page.services.files.list_page(account.id, processed=True, limit=_RECENT, cursor=None)
+    return [stored_file(file) for file in found.values]
 
 
 def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:

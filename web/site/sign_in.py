@@ -7,7 +7,7 @@ from web.api.field_types import validate
 from web.api.fields import EmailFields, VerificationQuery
 from web.http.authorization import SESSION_COOKIE
 from web.services.accounts.accounts import SESSION_LIFETIME
-from web.services.accounts.oidc import ATTEMPT_SECONDS, Attempt
+from web.services.accounts.oidc import ATTEMPT_SECONDS, CALLBACK_PATH, Attempt
 from web.site.pages import SIGN_IN_PATH, PageHandler
 
 _ATTEMPT_COOKIE = "convertd_oidc"  # from the start of a sign-in to its end
@@ -21,16 +21,17 @@ class Session(PageHandler):
     async def post(self, action: str) -> None:
         if action == "sign-out":
             await self.services.accounts.sign_out(self.get_cookie(SESSION_COOKIE, ""))
-            self.clear_cookie(SESSION_COOKIE, path=self.base_path + SIGN_IN_PATH)
+            self.clear_cookie(SESSION_COOKIE, path=f"{self.base_path}/")
             return self.redirect("/", status=303)
         try:
-            token = await self.services.accounts.sign_in(self.input.web_form().get("key", "").strip())
+            form = self.input.web_form()
+            token = await self.services.accounts.sign_in(form.get("key", "").strip())
         except InvalidKey as error:
             await self.authorization.count_failed_login()
             return self.write_sign_in_page(error)
         except ApiError as error:
             return self.write_sign_in_page(error)
-        return _begin(self, token)
+        return _begin(self, token, "/" if form.get("next") == "/" else SIGN_IN_PATH)
 
 
 class SignInEmail(PageHandler):
@@ -78,7 +79,7 @@ class OidcStart(PageHandler):
             url = await self.services.oidc.begin(attempt)
         except ApiError as error:
             return self.write_sign_in_page(error)
-        self.set_private_cookie(_ATTEMPT_COOKIE, attempt.to_text(), ATTEMPT_SECONDS, from_others=True)
+        self.set_private_cookie(_ATTEMPT_COOKIE, attempt.to_text(), ATTEMPT_SECONDS, path=CALLBACK_PATH, samesite="Lax")
         return self.redirect(url, status=303)
 
 
@@ -92,7 +93,7 @@ class OidcCallback(PageHandler):
         if not self.services.oidc.enabled:
             raise NotFound("No such page.")
         attempt = self.get_cookie(_ATTEMPT_COOKIE, "")
-        self.clear_cookie(_ATTEMPT_COOKIE, path=self.base_path + SIGN_IN_PATH)
+        self.clear_cookie(_ATTEMPT_COOKIE, path=self.base_path + CALLBACK_PATH)
         state, code = (self.get_query_argument(name, "") for name in ("state", "code"))
         try:
             if not code:
@@ -104,6 +105,6 @@ class OidcCallback(PageHandler):
         return _begin(self, session)
 
 
-def _begin(page: PageHandler, token: str) -> None:
-    page.set_private_cookie(SESSION_COOKIE, token, SESSION_LIFETIME)
-    page.redirect(SIGN_IN_PATH, status=303)
+def _begin(page: PageHandler, token: str, place: str = SIGN_IN_PATH) -> None:
+    page.set_private_cookie(SESSION_COOKIE, token, SESSION_LIFETIME, path="/", samesite="Lax")
+    page.redirect(place, status=303)

@@ -2,7 +2,8 @@
 
 import { base } from "./base.js";
 import { createComparison } from "./try_compare.js";
-import { FileEntry, formatSize, plural, safeName, saving } from "./try_file.js";
+import { Access, formatSize, guard, plural, receiveFiles } from "./access.js";
+import { FileEntry, safeName, saving } from "./try_file.js";
 import { highlight } from "./highlight.js";
 import { OptionFields, givenOptions } from "./try_options.js";
 import { copyMiddle, encodeSample } from "./try_images.js";
@@ -11,8 +12,8 @@ import { createZip } from "./zip.js";
 
 const byId = (id) => document.getElementById(id);
 const trial = byId("trial"), effect = byId("effect");
-const { targets, extensions, media, limits, groups, lossy } = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
-const KEY = "convertd_key"; // in the tab's session storage
+const { catalogue, groups, lossy } = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
+const { targets, extensions } = catalogue;
 const LOSSES = { // said once, of all output formats
   detail: (targets, hasQuality) => `${targets.join(" and ")} ${targets.length === 1 ? "leaves" : "leave"} out fine detail, so that files are small${hasQuality ? "; the quality says how much" : ""}.`,
   structure: (targets) => `In ${targets.join(" and ")}, text, vectors, layers or pages become pixels.`,
@@ -22,17 +23,20 @@ const SAMPLED = new Set(["quality", "lossless", "subsampling", "alpha_quality", 
 const PAUSE = 400; // milliseconds after the last change
 const entries = [];
 const pairs = new Map(); // promises of pairs of formats by path
-let trialsLeft = limits.trials;
-let balance = null; // credits of the account
+const access = new Access(byId("access"), () => page.changed());
+const seen = new IntersectionObserver((changes) => {
+  for (const { isIntersecting, target } of changes) if (isIntersecting) entries.find(({ element }) => element === target)?.seen();
+});
+let isChanging = false;
 let sampling = new AbortController();
 let timer = null;
 
 const page = {
-  catalogue: { targets, extensions, media },
+  catalogue,
   groups,
+  access,
   allTargets: [...new Set(Object.values(targets).flat())].sort(),
-  access: { key: null, limit: limits.trial, inspectionLimit: limits.trial },
-  conversions: new Queue(2),
+  conversions: new Queue(access.parallel),
   inspections: new Queue(1),
   options: new OptionFields(byId("options"), {
     prefix: "all",
@@ -69,19 +73,16 @@ const page = {
   announce(text) {
     byId("message").textContent = text;
   },
-  setBalance(credits) {
-    balance = credits;
-    byId("balance").textContent = plural(credits, "credit");
-  },
-  setTrialsLeft(left) {
-    trialsLeft = left;
-    byId("trials-left").textContent = `${left} of ${limits.trials} conversions left today`;
-  },
-  // Something has changed that conversions depend on.
+  // Something has changed that conversions depend on. Many changes are shown at once.
   changed() {
-    showOptions();
-    showButton();
-    showTotals();
+    if (isChanging) return;
+    isChanging = true;
+    queueMicrotask(() => {
+      isChanging = false;
+      showOptions();
+      showButton();
+      showTotals();
+    });
   },
   imageLoaded() {
     if (effect.hidden) this.sampleLater();
@@ -98,6 +99,7 @@ const page = {
   removed(entry) {
     const index = entries.indexOf(entry);
     entries.splice(index, 1);
+    seen.unobserve(entry.element);
     entry.element.remove();
     this.changed();
     (entries[index] ?? entries.at(-1))?.part("remove").focus();
@@ -107,13 +109,11 @@ const page = {
 };
 
 function addFiles(files) {
-  const isFirst = !entries.length;
-  const known = [...files].map(({ name }) => page.formatOf(name)).filter(Boolean);
-  if (isFirst && known.length && known.every((format) => format === page.target)) byId("target").value = targets[known[0]].find((name) => name !== known[0]);
   for (const file of files) {
     const entry = new FileEntry(file, page);
     entries.push(entry);
     byId("files").append(entry.element);
+    seen.observe(entry.element);
   }
   page.changed();
   if (files.length) page.announce(files.length === 1 ? `${files[0].name}: added.` : `${files.length} files added.`);
@@ -145,14 +145,26 @@ function showButton() {
   byId("convert").textContent = pending.length ? `Convert ${plural(pending.length, `${kind}file`)}` : nothing;
   byId("convert").setAttribute("aria-disabled", String(!pending.length)); // keeps the focus, unlike disabled
   byId("cancel-all").hidden = !running;
-  const cost = page.access.key ? `Costs ${plural(pending.length, "credit")}${balance === null ? "" : ` of ${balance}`}.` : `Uses ${pending.length} of your ${plural(trialsLeft, "trial conversion")} of today.`;
-  byId("cost").textContent = pending.length ? cost : "";
+  byId("cost").textContent = access.cost(pending.length);
+}
+
+// The warnings of all results, each once. What is only information is no alarm.
+function showWarnings(results) {
+  const found = new Map();
+  for (const { result } of results) {
+    for (const { code, message } of result.data.warnings) found.set(code, { message, count: (found.get(code)?.count ?? 0) + 1 });
+  }
+  const alarms = [...found.keys()].filter((code) => !catalogue.information.includes(code));
+  byId("warnings").hidden = !found.size || entries.length < 2;
+  byId("warnings").firstElementChild.textContent = alarms.length ? `${plural(alarms.length, "kind")} of warnings` : "Notes";
+  byId("warnings").lastElementChild.replaceChildren(...[...found].map(([code, { message, count }]) => Object.assign(document.createElement("li"), { textContent: `${plural(count, "file")}: ${message} (${code})` })));
 }
 
 function showTotals() {
   const results = entries.filter((entry) => entry.result);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const before = sum(results.map(({ file }) => file.size)), after = sum(results.map(({ result }) => result.blob.size));
+  showWarnings(results);
   byId("totals").hidden = entries.length < 2;
   byId("save-all").hidden = results.length < 2;
   byId("total").textContent = results.length ? `${plural(results.length, "file")}: ${formatSize(before)} → ${formatSize(after)}, ${saving(before, after)}${after < before ? `; ${formatSize(before - after)} saved` : ""}` : "";
@@ -169,7 +181,7 @@ async function showSample() {
   try {
     const sample = copyMiddle(entry.image, SAMPLE);
     const options = { output_format: entry.target, ...givenOptions(values, entry.schemas) };
-    const { image, size } = await encodeSample(sample, options, { key: page.access.key, signal });
+    const { image, size } = await encodeSample(sample, options, signal);
     if (signal.aborted) return;
     image.alt = `A part of ${entry.file.name} as ${entry.target}`;
     const captions = ["original", `${entry.target}: this part has ${formatSize(size)}`];
@@ -200,65 +212,40 @@ function fillSamples({ file, result: { name, data, options } }) {
   byId("requests").hidden = false;
 }
 
-function showAccess() {
-  const { key } = page.access;
-  byId("without-key").hidden = Boolean(key);
-  byId("with-key").hidden = !key;
-  byId("key-prefix").textContent = `${(key ?? "").slice(0, 15)}…`;
-  byId("balance").textContent = "";
-  balance = null;
-  showButton();
+// Shows the targets that a word finds: names, extensions, and what people call them. Selects the only one.
+function findTargets() {
+  const words = byId("target-search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const isFound = (name) => words.every((word) => [name, ...(extensions[name] ?? []), ...(catalogue.words[name] ?? "").split(" ")].some((one) => one.startsWith(word)));
+  const { value } = byId("target");
+  byId("target").replaceChildren(new Option("suggested for each file", ""), ...Object.entries(catalogue.groups).map(([label, names]) => {
+    const group = Object.assign(document.createElement("optgroup"), { label });
+    group.append(...names.filter((name) => isFound(name) || name === value).map((name) => new Option(name, name, name === value, name === value)));
+    return group;
+  }).filter((group) => group.childElementCount));
+  const found = Object.values(catalogue.groups).flat().filter(isFound);
+  if (words.length && found.length) chooseTarget(found.find((name) => name === words[0] || extensions[name]?.includes(words[0])) ?? found[0]);
 }
 
-// Uses a key, or none. A key that the server refuses is removed.
-async function setKey(key) {
-  if (key) sessionStorage.setItem(KEY, key);
-  else sessionStorage.removeItem(KEY);
-  page.access = { ...page.access, key, limit: key ? limits.free : limits.trial };
-  byId("key-error").textContent = "";
-  showAccess();
-  if (!key) return;
-  try {
-    const { data, meta } = await sendForJson(`${base}/api/v1/account`, { key });
-    if (page.access.key !== key) return;
-    page.access = { ...page.access, limit: data.max_file_size };
-    page.setBalance(meta.credits_remaining);
-    showButton();
-  } catch (error) {
-    if (!(error instanceof RequestError)) throw error;
-    if (page.access.key !== key) return;
-    if (["invalid_api_key", "key_not_verified"].includes(error.code)) await setKey(null);
-    byId("key-entry").open = true;
-    byId("key-error").textContent = `${error.message} (${error.reference})`;
-  }
+function chooseTarget(name) {
+  if (byId("target").value === name) return;
+  if (![...byId("target").options].some((option) => option.value === name)) byId("target").append(new Option(name, name));
+  byId("target").value = name;
+  for (const entry of entries) entry.changeTarget();
+  page.sampleLater();
+  page.changed();
 }
 
-byId("key-form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const key = byId("key").value.trim();
-  byId("key").value = "";
-  await setKey(key);
-  byId(page.access.key ? "remove-key" : "key").focus(); // the form has been hidden
-  if (page.access.key) page.announce("The API key is used.");
-});
-byId("remove-key").addEventListener("click", async () => {
-  await setKey(null);
-  byId("key-entry").open = true;
-  byId("key").focus();
-  page.announce("The key has been removed.");
-});
-byId("file").addEventListener("change", () => {
-  addFiles([...byId("file").files]);
-  byId("file").value = ""; // so that the same file can be chosen again
-});
-byId("target").append(...page.allTargets.map((name) => new Option(name, name, name === "webp", name === "webp")));
+findTargets();
+byId("target-search").addEventListener("input", findTargets);
 byId("target").addEventListener("change", () => {
   for (const entry of entries) entry.changeTarget();
   page.sampleLater();
 });
 byId("settings").addEventListener("submit", (event) => {
   event.preventDefault();
-  for (const entry of entries) if (entry.isPending) entry.convert();
+  const pending = entries.filter((entry) => entry.isPending);
+  const some = access.left ? pending.slice(0, access.left) : pending.slice(0, 1); // one shows the error
+  for (const entry of some) entry.convert();
 });
 byId("cancel-all").addEventListener("click", () => {
   for (const entry of entries) entry.controller?.abort();
@@ -273,14 +260,12 @@ byId("save-all").addEventListener("click", async () => {
   const archive = await createZip(entries.filter((entry) => entry.result).map((entry) => entry.result));
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(archive), download: "converted.zip" });
   link.click();
+  for (const { result } of entries) if (result) result.isSaved = true;
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 });
-for (const name of ["dragover", "dragleave", "drop"]) {
-  trial.addEventListener(name, (event) => {
-    event.preventDefault();
-    byId("drop").classList.toggle("over", name === "dragover");
-    if (name === "drop") addFiles([...event.dataTransfer.files]);
-  });
-}
+receiveFiles(byId("drop"), [byId("file"), byId("folder")], addFiles);
+guard(() => entries.some(({ controller, result }) => controller || (result && !access.signedIn && !result.isSaved)));
+addEventListener("choose-target", ({ detail }) => chooseTarget(detail));
+const wanted = new URLSearchParams(location.search).get("to");
+if (page.allTargets.includes(wanted)) chooseTarget(wanted);
 trial.hidden = false;
-setKey(sessionStorage.getItem(KEY));

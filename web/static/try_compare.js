@@ -1,5 +1,10 @@
 // Two images under one slider, and the choice of a part of an image.
 
+const CROP = {
+  hint: "Drag on the image to choose the part to keep.",
+  describe: ([, , width, height]) => `Keeps ${Math.round(100 * width)} % of the width and ${Math.round(100 * height)} % of the height.`,
+  reset: "Keep the whole image",
+};
 const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const shareOf = (frame, { clientX, clientY }) => {
   const box = frame.getBoundingClientRect(), within = (value) => Math.min(1, Math.max(0, value));
@@ -65,11 +70,11 @@ function createZoom(figure, box) {
 }
 
 // Lets the visitor drag a rectangle on an image. `crop` is the one to begin with, and `chosen` gets the next ones: values
-// of the option crop in percent, or "".
-export function createCropper(canvas, crop, chosen) {
+// of the option crop in percent, or "". `describe` gets the shares that are chosen.
+export function createCropper(canvas, crop, chosen, { hint, describe, reset } = CROP) {
   const figure = create("figure", { className: "cropper" }), frame = create("div", { className: "pair" });
   const part = create("span", { className: "chosen", hidden: true });
-  const note = create("span", {}), whole = create("button", { type: "button", className: "quiet small", textContent: "Keep the whole image" });
+  const note = create("span", {}), whole = create("button", { type: "button", className: "quiet small", textContent: reset });
   const caption = create("figcaption", {});
   const percent = (share) => `${+(share * 100).toFixed(2)}%`;
   let start = [0, 0];
@@ -78,7 +83,7 @@ export function createCropper(canvas, crop, chosen) {
   caption.append(note, whole);
   const show = (sides) => {
     part.hidden = whole.hidden = !sides;
-    note.textContent = sides ? `Keeps ${Math.round(100 * sides[2])} % of the width and ${Math.round(100 * sides[3])} % of the height.` : "Drag on the image to choose the part to keep.";
+    note.textContent = sides ? describe(sides) : hint;
     if (sides) [part.style.left, part.style.top, part.style.width, part.style.height] = sides.map(percent);
   };
   const draw = ([x, y]) => {

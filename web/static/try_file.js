@@ -4,21 +4,20 @@ import { base } from "./base.js";
 import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
 import { copyMiddle, loadPreview, showImage } from "./try_images.js";
-import { RequestError, createForm, describeError, send, sendForJson } from "./try_requests.js";
+import { formatSize, newKey, plural } from "./access.js";
+import { RequestError, createForm, describeError, run, sendForJson } from "./try_requests.js";
 
-const API = `${base}/api/v1`;
-const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…", downloading: "Downloading…" };
+const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…" };
 const HEAD = 65536; // bytes at the beginning of a large file that show its format
+const LARGE = 1 << 20; // bytes of a file whose format is found before it is sent
+const OPENED = 3; // files of which errors and results are shown in whole
 
-export const formatSize = (size) => size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} kB` : `${(size / 1048576).toFixed(2)} MB`;
-export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 export const saving = (before, after) => `${Math.abs(Math.round(1000 * (1 - after / before)) / 10)} % ${after > before ? "larger" : "smaller"}`;
 export const safeName = (name) => name.replace(/[^\p{L}\p{N} ._()-]/gu, "_");
 
 let count = 0;
 
-// One entry of the list. `page` has the catalogue, the access (key and limit), the queue of conversions, the options of
-// all files, and the callbacks `announce`, `changed`, `finished` and `removed`.
+// One entry of the list. `page` has the catalogue, the access, the queues of requests, the options of all files, and the callbacks `announce`, `changed`, `finished` and `removed`.
 export class FileEntry {
   constructor(file, page) {
     this.file = file;
@@ -32,6 +31,8 @@ export class FileEntry {
     this.image = null; // the image of the file, once it has been loaded
     this.isRefused = false; // no format matches the content
     this.result = null; // { blob, url, name, data, options, request }
+    this.isSeen = false; // only then, images and inspections are worth their requests
+    this.attempt = {}; // the request that was sent last, and its key
     this.element = document.getElementById("file-template").content.firstElementChild.cloneNode(true);
     this.id = `file-${++count}`;
     this.source = page.formatOf(file.name);
@@ -55,16 +56,27 @@ export class FileEntry {
     name.id = `${this.id}-name`;
     this.part("file").setAttribute("aria-labelledby", name.id);
     this.part("upload").setAttribute("aria-label", `Upload of ${this.file.name}`);
-    for (const [part, action] of [["remove", "remove"], ["cancel", "cancel"], ["compare", "toggleComparison"], ["crop", "toggleCropper"]]) {
+    for (const [part, action] of [["remove", "remove"], ["cancel", "cancel"], ["compare", "toggleComparison"], ["crop", "toggleCropper"], ["more", "togglePanel"]]) {
       this.part(part).addEventListener("click", () => this[action]());
     }
+    this.part("save").addEventListener("click", () => { this.result.isSaved = true; });
     this.part("own-target").addEventListener("change", () => this.changeTarget());
-    this.part("own").addEventListener("toggle", () => { if (this.part("own").open) this.own.show(this.schemas); });
     this.part("password").addEventListener("input", () => {
       this.own.set("password", this.part("password").value);
       this.page.changed();
     });
+    this.part("more").setAttribute("aria-label", `Options for ${this.file.name}`);
+    this.identified = Promise.resolve();
     this.setSource(this.source);
+    const { limit } = this.page.access;
+    if (this.file.size > limit) this.refuse(describeError({ code: "file_too_large", reason: "bytes", message: `The file is larger than ${Math.floor(limit / 1048576)} MB.` }));
+    else if (!this.source) this.seen(); // its format decides what it can become
+  }
+
+  // The visitor has scrolled to the file.
+  seen() {
+    if (this.isSeen || this.isRefused) return;
+    this.isSeen = true;
     this.identified = this.identify();
     this.showBefore();
     this.queueInspection();
@@ -76,11 +88,14 @@ export class FileEntry {
 
   // The format to convert to; undefined if the file does not convert to that of all files.
   get target() {
-    return this.part("own-target").value || (this.targets.includes(this.page.target) ? this.page.target : undefined);
+    const common = this.page.target || this.page.catalogue.suggested[this.source];
+    return this.part("own-target").value || (this.targets.includes(common) ? common : undefined);
   }
 
+  // A document that becomes images has all its pages, unless the visitor chooses some.
   get options() {
-    return givenOptions({ ...this.page.options.values, ...this.own.values }, this.schemas);
+    const pages = this.page.catalogue.documents.includes(this.source) ? { pages: "all" } : {};
+    return givenOptions({ ...pages, ...this.page.options.values, ...this.own.values }, this.schemas);
   }
 
   // What a conversion would be now. The result of an equal one is there already.
@@ -98,15 +113,15 @@ export class FileEntry {
     this.source = source;
     const chosen = this.part("own-target").value;
     this.part("own-target").replaceChildren(new Option("as all files", ""), ...this.targets.map((name) => new Option(name, name, false, name === chosen)));
-    this.loadPair();
+    this.paired = this.loadPair();
   }
 
   // The visitor or the page has chosen another format.
   changeTarget() {
     this.facts = [];
     this.messages = [];
-    this.loadPair();
-    if (this.page.count <= 3) this.queueInspection();
+    this.paired = this.loadPair();
+    if (this.page.count <= OPENED && this.isSeen) this.queueInspection();
   }
 
   // Loads the options and the losses of the pair of formats.
@@ -116,7 +131,7 @@ export class FileEntry {
     if (source !== this.source || target !== this.target || this.removal.signal.aborted) return; // a later choice is being loaded
     this.losses = pair?.losses ?? [];
     this.schemas = pair?.options.properties ?? {};
-    if (this.part("own").open) this.own.show(this.schemas);
+    if (!this.part("panel").hidden) this.own.show(this.schemas);
     this.showFacts();
     this.page.changed();
   }
@@ -130,13 +145,12 @@ export class FileEntry {
   }
 
   imageOptions(alt) {
-    const { key, limit } = this.page.access;
-    return { alt, key, limit, password: this.options.password, signal: this.removal.signal };
+    return { alt, limit: this.page.access.limit, password: this.options.password, signal: this.removal.signal };
   }
 
   // Identifies a large file by its beginning, before any of it is sent in whole.
   async identify() {
-    if (this.file.size <= HEAD) return;
+    if (this.file.size <= LARGE) return; // an inspection finds it
     const head = new File([this.file.slice(0, HEAD)], this.file.name);
     try {
       const { data } = await sendForJson(`${base}/try/identify`, { form: createForm({ file: head }), signal: this.removal.signal });
@@ -154,22 +168,23 @@ export class FileEntry {
   // Asks the server what the result would be.
   async inspect() {
     await this.identified;
+    await this.paired; // which options there are
     if (this.isRefused) return;
-    const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal, { target } = this;
-    if (this.file.size > Math.min(limit, inspectionLimit) || !target) return;
-    const { password } = this.options;
-    const isCurrent = () => target === this.target && password === this.options.password;
-    const form = createForm({ output_format: target, dry_run: "true", ...(password && { password }), file: this.file });
+    const { signal } = this.removal, target = this.target ?? (this.source ? undefined : "pdf");
+    if (this.file.size > this.page.access.inspectionLimit || !target) return;
+    const { password, pages } = this.options;
+    const isCurrent = () => (target === this.target || !this.target) && password === this.options.password;
+    const form = createForm({ output_format: target, dry_run: "true", ...(password && { password }), ...(pages && { pages }), file: this.file });
     try {
-      const { data } = await sendForJson(key ? `${API}/convert` : `${base}/try/convert`, { form, key, signal });
+      const { data } = await sendForJson(`${base}/try/convert`, { form, signal });
       if (!isCurrent()) return; // for another format, an inspection is queued
-      this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : [])];
+      this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : []), ...(data.file_count > 1 ? [`A ZIP of ${data.file_count} images`] : [])];
       this.messages = data.warnings.map((warning) => warning.message);
       this.correctSource(data.input_format);
     } catch (error) {
       if (!(error instanceof RequestError) || !isCurrent()) return; // removed, or the password has been entered since
       this.correctSource(error.details.input_format);
-      if (error.reason === "trials") this.page.setTrialsLeft(0);
+      if (error.reason === "trials") this.page.access.update({ data: { trials_remaining: 0 } });
       if (error.reason === "pdf_encrypted") this.showError(error);
       if (error.code === "invalid_file_type" && error.reason !== "pdf_encrypted") this.refuse(error); // other errors appear when the file is converted
     }
@@ -196,7 +211,7 @@ export class FileEntry {
     this.part("sizes").textContent = `${before} → ${after ?? "?"}`;
     const missing = target || this.isRefused ? [] : [`${source} does not convert to ${this.page.target}. Choose another format for this file.`];
     this.part("inspection").textContent = [...missing, ...this.facts.map((fact) => `${fact}.`), ...(result ? [] : this.messages)].join(" ");
-    if (!target) this.part("own").open = true;
+    if (missing.length) this.openPanel();
     this.part("own").hidden = this.isRefused;
   }
 
@@ -209,11 +224,10 @@ export class FileEntry {
     this.setState("waiting");
     this.page.changed();
     try {
-      const { key, limit } = this.page.access;
-      if (this.file.size > limit) throw describeError({ code: "file_too_large", reason: "bytes", message: `The file is larger than ${limit / 1048576} MB.` }, Boolean(key));
-      await this.page.conversions.add(() => this.run(target, options, request, key, signal), signal);
+      await this.page.conversions.add(() => this.run(target, options, request, signal), signal);
       this.setState("done", `Done: ${this.result.data.input_format} to ${this.result.data.output_format}.`);
     } catch (error) {
+      if (error.reference) this.attempt = {}; // the server has responded: the next attempt is another request
       if (error instanceof RequestError) this.showError(error);
       else if (!signal.aborted) throw error;
       else if (!this.removal.signal.aborted) this.setState("cancelled", "Cancelled.");
@@ -229,25 +243,15 @@ export class FileEntry {
     this.part("remove").focus(); // the button has gone
   }
 
-  async run(target, options, request, key, signal) {
+  async run(target, options, request, signal) {
+    if (this.attempt.request !== request) this.attempt = { request, key: newKey() };
     const form = createForm({ output_format: target, ...options, file: this.file });
     const onUpload = (share) => this.setState(share < 1 ? "uploading" : "converting", undefined, share);
     const onWait = (seconds) => this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
     this.setState("uploading");
-    let data, blob;
-    if (key) {
-      const converted = await sendForJson(`${API}/convert`, { form, key, signal, onUpload, onWait });
-      ({ data } = converted);
-      this.page.setBalance(converted.meta.credits_remaining);
-      this.setState("downloading");
-      blob = (await send(`${API}/files/${data.file_id}/download`, { key, signal, onWait })).response;
-    } else {
-      const response = await send(`${base}/try/convert`, { form, signal, onUpload, onWait });
-      data = JSON.parse(response.getResponseHeader("X-Result"));
-      this.page.setTrialsLeft(data.trials_remaining);
-      blob = response.response;
-    }
-    this.showResult(data, blob, options, request);
+    const result = await run(`${base}/try/convert`, { form, key: this.attempt.key, signal, onUpload, onWait });
+    this.page.access.update(result);
+    this.showResult(result.data, result.blob, options, request);
   }
 
   setState(state, text = STATES[state], share = 0) {
@@ -257,7 +261,8 @@ export class FileEntry {
     else bar.removeAttribute("value"); // of unknown length
     this.part("state").textContent = text;
     this.element.dataset.state = state;
-    if (!(state in STATES)) this.page.announce(`${this.file.name}: ${text}`);
+    this.part("state").title = text;
+    if (!(state in STATES) && state !== "failed") this.page.announce(`${this.file.name}: ${text}`);
     else if (state === "waiting") this.page.announce(`${this.file.name}: converting.`);
   }
 
@@ -269,8 +274,9 @@ export class FileEntry {
     link.hidden = !error.link;
     if (error.link) Object.assign(link, { href: error.link.href, textContent: error.link.text });
     if (error.reason === "pdf_encrypted") this.part("password-field").hidden = false;
-    if (error.reason === "trials") this.page.setTrialsLeft(0);
-    this.setState("failed", "");
+    if (error.reason === "trials") this.page.access.update({ data: { trials_remaining: 0 } });
+    if (this.page.count <= OPENED || error.reason === "pdf_encrypted") this.openPanel();
+    this.setState("failed", error.message);
     this.page.announce(`${this.file.name}: ${error.message}`);
   }
 
@@ -291,13 +297,29 @@ export class FileEntry {
     const items = data.warnings.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})` }));
     this.part("warnings").hidden = !items.length;
     this.part("warnings").lastElementChild.replaceChildren(...items);
+    const alarms = data.warnings.filter(({ code }) => !this.page.catalogue.information.includes(code)).length;
+    this.part("flag").textContent = alarms ? plural(alarms, "warning") : "";
     this.showFacts();
     if (options.password) this.showBefore();
     this.part("compare").hidden = zipped;
     const isOpen = !this.part("view").hidden || this.page.count === 1;
     this.closeView();
+    if (this.page.count === 1) this.openPanel();
     if (isOpen && !zipped) this.toggleComparison();
     this.page.finished(this);
+  }
+
+  openPanel() {
+    if (!this.part("panel").hidden) return;
+    this.part("panel").hidden = false;
+    this.part("more").setAttribute("aria-expanded", "true");
+    this.own.show(this.schemas);
+  }
+
+  togglePanel() {
+    if (this.part("panel").hidden) return this.openPanel();
+    this.part("panel").hidden = true;
+    this.part("more").setAttribute("aria-expanded", "false");
   }
 
   closeView() {

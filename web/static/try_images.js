@@ -1,6 +1,7 @@
 // Images of files: shown by the browser if it can, else a preview that the server makes.
 
 import { base } from "./base.js";
+import { readZip } from "./zip.js";
 import { Queue, createForm, send } from "./try_requests.js";
 
 const previews = new Queue(1);
@@ -16,15 +17,30 @@ function loadImage(blob, alt) {
 
 // Resolves to an image of the file, which can be a small preview that the server makes, or rejects if there is none.
 // `limit` is the largest file, in bytes, of which the server makes one.
-export async function loadPreview(blob, { alt, limit, key, password, signal }) {
+export async function loadPreview(blob, { alt, limit, password, signal }) {
   try {
     return await loadImage(blob, alt);
   } catch (error) {
     if (blob.size > limit) throw error;
   }
   const form = createForm({ file: blob, ...(password && { password }) });
-  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, key, signal }), signal);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
   return Object.assign(await loadImage(response, `Preview of ${alt}`), { isPreview: true });
+}
+
+// Resolves to an image of a page of a file, which the server makes.
+export async function loadPage(file, number, password) {
+  const [image] = await loadPages(file, number, number, password);
+  return image;
+}
+
+// Resolves to the images of some pages, small ones if there are several.
+export async function loadPages(file, first, last, password) {
+  const form = createForm({ file, pages: first === last ? String(first) : `${first}-${last}`, ...(password && { password }) });
+  const { signal } = new AbortController();
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
+  const blobs = first === last ? [response] : await readZip(response);
+  return Promise.all(blobs.map((blob) => loadImage(blob, "")));
 }
 
 export function showText(frame, text) {
@@ -57,9 +73,9 @@ export function copyMiddle(image, size = Infinity) {
 }
 
 // What an encoding of a small image looks like: resolves to { image, size }. Free of charge; the server limits previews.
-export async function encodeSample(canvas, options, { key, signal }) {
+export async function encodeSample(canvas, options, signal) {
   const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
   const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
-  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, key, signal }), signal);
-  return { image: await loadPreview(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
+  return { image: await loadPreview(response, { alt: "", limit: Infinity, signal }), size: response.size };
 }

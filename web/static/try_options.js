@@ -4,13 +4,15 @@ const MAIN = 3; // options of a group that are shown first
 const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const defaultOf = (schema) => schema.type === "boolean" ? String(schema.default ?? false) : String(schema.default ?? "");
 const choicesOf = (schema) => schema.enum ?? (schema.const === undefined ? null : [schema.const]);
-const placeholderOf = ({ default: value, examples }) => value ?? (examples ? `e.g. ${examples[0]}` : "");
+const textOf = (value) => typeof value !== "object" ? value : Array.isArray(value) && !value.some((one) => typeof one === "object") ? value.join(",") : JSON.stringify(value);
+const placeholderOf = ({ default: value, examples }) => value ?? (examples ? `e.g. ${textOf(examples[0])}` : "");
 const isSlider = ({ type, minimum, maximum, default: value }) => type === "integer" && value !== undefined && maximum - minimum < 100;
 const isFile = (schema) => schema["x-file"] && !schema.examples.some((one) => !one.startsWith("file_")); // a name is no value
 export const isSecret = (schema) => schema?.format === "password";
 
 // The value of a control: text, or a file.
 function readControl(control) {
+  if (control.multiple) return control.files.length ? [...control.files] : "";
   if (control.type === "file") return control.files[0] ?? "";
   return control.type === "checkbox" ? String(control.checked) : control.value.trim();
 }
@@ -18,7 +20,7 @@ function readControl(control) {
 function writeControl(control, value) {
   if (control.type === "file") {
     const chosen = new DataTransfer();
-    if (value) chosen.items.add(value);
+    for (const file of value ? [value].flat() : []) chosen.items.add(file);
     control.files = chosen.files;
   } else if (control.type === "checkbox") control.checked = value === "true";
   else control.value = value;
@@ -51,10 +53,10 @@ function createNumber(schema) {
 
 function createControl(schema) {
   const choices = choicesOf(schema);
-  if (isFile(schema)) return create("input", { type: "file" });
+  if (isFile(schema)) return create("input", { type: "file", multiple: schema.maximum > 1 });
   if (choices) return createSelect(schema, choices);
   if (schema.type === "boolean") return create("input", { type: "checkbox" });
-  return schema.type === "string" ? createText(schema) : createNumber(schema);
+  return ["integer", "number"].includes(schema.type) ? createNumber(schema) : createText(schema);
 }
 
 // The schemas by group: [group, [name, schema][]][]. Those that no group names are in the last one.
@@ -70,11 +72,11 @@ function grouped(groups, schemas) {
 }
 
 // The fields of the options in `container`. `prefix` makes their ids unique on the page. `open` names the groups that
-// are open, and `changed` is called after each change by the visitor. `base` has the values that hold where nothing
+// are open, of which `shown` fields are at first, and `changed` is called after each change by the visitor. `base` has the values that hold where nothing
 // is entered; without it, the defaults hold.
 export class OptionFields {
-  constructor(container, { prefix, groups, open = [], changed = () => {}, base = () => ({}) }) {
-    Object.assign(this, { container, prefix, groups, open, base });
+  constructor(container, { prefix, groups, open = [], shown = MAIN, changed = () => {}, base = () => ({}) }) {
+    Object.assign(this, { container, prefix, groups, open, shown, base });
     this.schemas = {};
     this.controls = {};
     this.entered = new Map(); // values by name, text or files, where the visitor has changed them
@@ -108,7 +110,7 @@ export class OptionFields {
     summary.append(create("span", { className: "options-set" }));
     const fields = own.map(([option, schema]) => this.createField(option, schema, labels[option]));
     const first = create("div", { className: "options" });
-    first.append(...fields.splice(0, fields.length === MAIN + 1 ? MAIN + 1 : MAIN));
+    first.append(...fields.splice(0, fields.length === this.shown + 1 ? this.shown + 1 : this.shown));
     group.append(summary, first);
     if (fields.length) {
       const further = create("details", { className: "further" }), rest = create("div", { className: "options" });

@@ -1,4 +1,4 @@
-// Requests of the try-it form: with progress and cancellation, in a queue, and errors that say what to do.
+// Requests of pages: with progress and cancellation, in a queue, and errors that say what to do.
 
 import { base } from "./base.js";
 
@@ -19,24 +19,26 @@ export class RequestError extends Error {
   }
 }
 
+const account = document.body.dataset.account ?? ""; // that is signed in
+
 const LINKS = {
   no_credits: { href: `${base}/dashboard`, text: "Your credits" },
   bytes: { href: `${base}/docs/limits`, text: "Limits" },
-  trials: { href: `${base}/register`, text: "Get an API key" },
+  trials: { href: `${base}/register`, text: "Create an account" },
+  signed_in_changed: { href: "", text: "Reload" },
 };
 const ADVICE = {
   pdf_encrypted: "Enter the password and convert again.",
-  invalid_api_key: "Enter another key, or go on without one.",
   corrupt_input: "Open the file in its program, save it again, and try that copy.",
 };
 
 // The error of the API as a RequestError, with advice where its message has none.
-export function describeError(error, hasKey, retryAfter) {
+export function describeError(error, retryAfter = null) {
   const name = error.reason ?? error.code;
   let advice = ADVICE[name];
   let link = LINKS[name] ?? { href: `${base}/docs/errors#${error.code}`, text: "About this error" };
-  if (name === "bytes" && !hasKey) {
-    advice = "With an API key, files may be larger.";
+  if (name === "bytes" && !account) {
+    advice = "With an account, files may be larger.";
     link = LINKS.trials;
   } else if (error.retryable && name !== "trials") {
     advice = retryAfter ? `Convert again in ${retryAfter} s.` : "Convert again.";
@@ -44,28 +46,30 @@ export function describeError(error, hasKey, retryAfter) {
   return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link, Number(retryAfter));
 }
 
-async function errorOf(xhr, hasKey) {
+async function errorOf(xhr) {
   let body = {};
   try {
     body = JSON.parse(await xhr.response.text());
   } catch { // a proxy's page
   }
   const error = body.error ?? { code: "server_error", message: `The server responded with status ${xhr.status}.`, retryable: true };
-  return describeError(error, hasKey, xhr.getResponseHeader("Retry-After"));
+  return describeError(error, xhr.getResponseHeader("Retry-After"));
 }
 
-// Sends a form, or GETs without one. Resolves to the XMLHttpRequest, whose response is a Blob; rejects with
-// RequestError, or with AbortError after a cancellation. `onUpload` gets the share of the form that has been sent.
+// Sends a form for the account that is signed in, or GETs without one. Resolves to the XMLHttpRequest, whose response is
+// a Blob; rejects with RequestError, or with AbortError after a cancellation. `onUpload` gets the share of the form that
+// has been sent. Requests with the same `key` are charged once.
 function sendOnce(path, { form, key, accept, signal, onUpload } = {}) {
   return new Promise((resolve, reject) => {
     const xhr = new XMLHttpRequest();
     const abort = () => xhr.abort();
     xhr.open(form ? "POST" : "GET", path);
     xhr.responseType = "blob";
-    if (key) xhr.setRequestHeader("Authorization", `Bearer ${key}`);
+    if (form) xhr.setRequestHeader("X-Page-Account", account);
+    if (key) xhr.setRequestHeader("Idempotency-Key", key);
     if (accept) xhr.setRequestHeader("Accept", accept);
     if (onUpload) xhr.upload.addEventListener("progress", ({ loaded, total }) => onUpload(loaded / total));
-    xhr.addEventListener("load", () => (xhr.status < 300 ? resolve(xhr) : errorOf(xhr, Boolean(key)).then(reject)));
+    xhr.addEventListener("load", () => (xhr.status < 300 ? resolve(xhr) : errorOf(xhr).then(reject)));
     xhr.addEventListener("error", () => reject(new RequestError({ message: "The server cannot be reached. Check your connection and convert again." })));
     xhr.addEventListener("abort", () => reject(new DOMException("cancelled", "AbortError")));
     xhr.addEventListener("loadend", () => signal?.removeEventListener("abort", abort));
@@ -85,7 +89,8 @@ function pause(seconds, signal) {
   });
 }
 
-// Like `sendOnce`, and repeats requests that exceed a rate limit of a minute. `onWait` gets the seconds until then.
+// Like `sendOnce`, and repeats requests that exceed a rate limit of a minute. `onWait` gets the seconds until then, each
+// second.
 export async function send(path, options = {}) {
   for (let attempt = 0; ; attempt += 1) {
     try {
@@ -93,8 +98,10 @@ export async function send(path, options = {}) {
     } catch (error) {
       const waits = error.code === "rate_limit_exceeded" && RETRIED.includes(error.reason) && error.retryAfter <= LONGEST_WAIT;
       if (!waits || attempt === RETRIES) throw error;
-      options.onWait?.(error.retryAfter);
-      await pause(error.retryAfter, options.signal);
+      for (let seconds = error.retryAfter; seconds > 0; seconds -= 1) {
+        options.onWait?.(seconds);
+        await pause(1, options.signal);
+      }
     }
   }
 }
@@ -104,9 +111,16 @@ export async function sendForJson(path, options) {
   return JSON.parse(await xhr.response.text());
 }
 
+// Converts, or runs a tool. Resolves to the result, a Blob, and its description by the server.
+export async function run(path, options) {
+  const xhr = await send(path, options);
+  const balance = xhr.getResponseHeader("X-Credits-Remaining");
+  return { blob: xhr.response, data: JSON.parse(xhr.getResponseHeader("X-Result")), balance: balance && Number(balance) };
+}
+
 export function createForm(fields) {
   const form = new FormData();
-  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  for (const [name, value] of Object.entries(fields)) for (const one of [value].flat()) form.append(name, one);
   return form;
 }
 

@@ -15,7 +15,7 @@ function showKey(data) {
   byId("message").textContent = data.message;
   const url = byId("key-section").dataset.url;
   byId("test").textContent = `export CONVERTD_API_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_API_KEY" \\\n  ${url}/account`;
-  byId("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));
+  byId("sign-in").value = data.api_key;
   offerKey();
   setStatus("");
 }

@@ -1,4 +1,4 @@
-// Writes a ZIP archive of files that are compressed already, in memory.
+// ZIP archives in memory: writes files that are compressed already, and reads small ones.
 
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   for (let bit = 0; bit < 8; bit += 1) byte = byte & 1 ? 0xedb88320 ^ (byte >>> 1) : byte >>> 1;
@@ -45,4 +45,20 @@ export async function createZip(files) {
   const size = directory.reduce((sum, part) => sum + part.length, 0);
   const end = record([0x06054b50, 4], [0, 2], [0, 2], [files.length, 2], [files.length, 2], [size, 4], [offset, 4], [0, 2]);
   return new Blob([...parts, ...directory, end], { type: "application/zip" });
+}
+
+// Resolves to the contents of an archive, in the order of its directory.
+export async function readZip(archive) {
+  const view = new DataView(await archive.arrayBuffer());
+  let end = view.byteLength - 22;
+  while (end > 0 && view.getUint32(end, true) !== 0x06054b50) end -= 1;
+  const contents = [];
+  for (let place = view.getUint32(end + 16, true), left = view.getUint16(end + 10, true); left; left -= 1) {
+    const isPacked = view.getUint16(place + 10, true) === 8, size = view.getUint32(place + 20, true), header = view.getUint32(place + 42, true);
+    const start = header + 30 + view.getUint16(header + 26, true) + view.getUint16(header + 28, true);
+    const packed = archive.slice(start, start + size);
+    contents.push(isPacked ? await new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).blob() : packed);
+    place += 46 + view.getUint16(place + 28, true) + view.getUint16(place + 30, true) + view.getUint16(place + 32, true);
+  }
+  return contents;
 }

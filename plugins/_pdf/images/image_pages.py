@@ -23,7 +23,7 @@ class Stream:
     """An image as PDF stores it: samples that the filter decodes, such as `DCTDecode` with its `parameters`.
 
     `mode` is 1, L, RGB or CMYK, by Pillow's names. `inverted`: a sample of 0 is white, or full ink. `alpha` is the
-    transparency, of mode L.
+    transparency, of mode L. `bits` is the depth of samples. If there is a `palette` of colors, they number them.
     """
 
     data: bytes
@@ -34,6 +34,8 @@ class Stream:
     inverted: bool = False
     icc_profile: bytes | None = None
     alpha: Stream | None = None
+    bits: int = 8
+    palette: bytes = b""
 
 
 Tiles: TypeAlias = Sequence[tuple[Stream, tuple[int, int]]]
@@ -50,7 +52,7 @@ def encode_frame(frame: Frame, quality: int | None) -> Stream:
     image, profile = frame.image, frame.icc_profile
     if image.mode == "1":
         if quality is not None:
-            FidelityWarning.issue("quality_ignored", "Pictures of 1 bit are stored without loss.")
+            FidelityWarning.issue("quality_ignored", "Images of 1 bit are stored without loss.")
         return _bilevel_stream(image)
     alpha = image.getchannel("A") if image.mode == "RGBA" else None
     colors = image.convert("RGB") if alpha else image
@@ -117,8 +119,8 @@ class ImageWriter:
             "Subtype": "/Image",
             "Width": str(image.size[0]),
             "Height": str(image.size[1]),
-            "BitsPerComponent": "1" if image.mode == "1" else "8",
-            "ColorSpace": self._color_space(bands, color.matching_profile(image.mode, image.icc_profile)),
+            "BitsPerComponent": str(1 if image.mode == "1" else image.bits),
+            "ColorSpace": self._color_space(image),
             "Filter": f"/{image.filter}",
             "DecodeParms": image.parameters,
         }
@@ -128,12 +130,17 @@ class ImageWriter:
             entries["Decode"] = f"[{' '.join(['1 0'] * bands)}]"
         return self._add_stream(image.data, entries)
 
-    def _color_space(self, bands: int, profile: bytes | None) -> str:
-        if profile is None:
-            return _DEVICES[bands]
-        if profile not in self._profiles:
-            self._profiles[profile] = self._add_stream(profile, {"N": str(bands)})
-        return f"[/ICCBased {self._profiles[profile]} 0 R]"
+    def _color_space(self, image: Stream) -> str:
+        bands = _BANDS[image.mode]
+        profile = color.matching_profile(image.mode, image.icc_profile)
+        space = _DEVICES[bands]
+        if profile is not None:
+            if profile not in self._profiles:
+                self._profiles[profile] = self._add_stream(profile, {"N": str(bands)})
+            space = f"[/ICCBased {self._profiles[profile]} 0 R]"
+        if image.palette:
+            space = f"[/Indexed {space} {len(image.palette) // bands - 1} <{image.palette.hex()}>]"
+        return space
 
     def _add_stream(self, data: bytes, entries: dict[str, str] | None = None) -> int:
         xref: int = self.document.get_new_xref()

@@ -8,9 +8,11 @@ from math import hypot
 from typing import Any, TypeAlias
 
 import pikepdf
-from pikepdf import Dictionary, Name, Object, Page, Pdf, Stream
+from pikepdf import Dictionary, Name, NamePath, Object, Page, Pdf, Stream
 
 from plugins._pdf.name_trees import as_list
+from plugins._pdf.objects import annotations_of, inherited
+from plugins._pdf.resources import streams_in
 
 Id: TypeAlias = tuple[int, int]
 """Object and generation number of an indirect object."""
@@ -64,15 +66,15 @@ class _Contents:
     def add_page(self, page: Page) -> _Content:
         unit = float(page.obj.get("/UserUnit", 1))
         content = _Content(matrices=[(unit, 0, 0, unit)])
-        resources = _inherited_resources(page.obj)
+        resources = inherited(page.obj, "/Resources")
         self._read(content, page.obj, as_list(page.obj.get("/Contents")), resources)
-        for annotation in as_list(page.obj.get("/Annots")):
-            for appearance in _appearances(annotation):
+        for annotation in annotations_of(page.obj):
+            for appearance in streams_in(annotation.get("/AP")):
                 content.draws.append((self._form(appearance, resources), [_appearance_matrix(annotation, appearance)]))
         while self._pending:
-            form, stream, inherited = self._pending.pop()
+            form, stream, outer = self._pending.pop()
             own = stream.get("/Resources")
-            self._read(form, stream, [stream], own if isinstance(own, Dictionary) else inherited)
+            self._read(form, stream, [stream], own if isinstance(own, Dictionary) else outer)
         return content
 
     @staticmethod
@@ -150,14 +152,6 @@ def _parse(holder: Object) -> dict[tuple[str, str], list[Matrix]]:
     return drawn
 
 
-def _inherited_resources(node: Any) -> Any:
-    seen: set[Id] = set()
-    while isinstance(node, Dictionary) and "/Resources" not in node and node.objgen not in seen:
-        seen.add(node.objgen)
-        node = node.get("/Parent")
-    return node.get("/Resources") if isinstance(node, Dictionary) else None
-
-
 def _category(resources: Any, key: str) -> dict[str, Any]:
     found = resources.get(key) if isinstance(resources, Dictionary) else None
     return dict(found.items()) if isinstance(found, Dictionary) else {}
@@ -165,22 +159,11 @@ def _category(resources: Any, key: str) -> dict[str, Any]:
 
 def _mask_group(state: Any) -> Stream | None:
     """The form of the soft mask in a graphics state."""
-    mask = state.get("/SMask") if isinstance(state, Dictionary) else None
-    group = mask.get("/G") if isinstance(mask, Dictionary) else None
+    group = state.get(NamePath.SMask.G) if isinstance(state, Dictionary) else None
     return group if isinstance(group, Stream) else None
 
 
-def _appearances(annotation: Any) -> list[Stream]:
-    """The forms of an annotation in all its states."""
-    appearance = annotation.get("/AP") if isinstance(annotation, Dictionary) else None
-    if not isinstance(appearance, Dictionary):
-        return []
-    found = [item for _, item in appearance.items()]
-    states = [item for one in found if isinstance(one, Dictionary) for _, item in one.items()]
-    return [one for one in (*found, *states) if isinstance(one, Stream)]
-
-
-def _appearance_matrix(annotation: Dictionary, form: Stream) -> Matrix:
+def _appearance_matrix(annotation: Object, form: Object) -> Matrix:
     """The matrix of a form whose box, as its own matrix turns it, fills the rectangle of the annotation."""
     own = _matrix(form.get("/Matrix"))
     left, bottom, right, top = _numbers(form.get("/BBox"), 4, (0, 0, 1, 1))

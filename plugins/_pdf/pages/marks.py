@@ -9,17 +9,27 @@ from dataclasses import dataclass
 from math import ceil, cos, radians, sin, sqrt
 from typing import Any, TypeAlias
 
-import pikepdf
-from pikepdf import Array, Dictionary, Name, Object, Page, Pdf, PdfError, String
+from pikepdf import (
+    Array,
+    Dictionary,
+    Matrix,
+    Name,
+    Object,
+    Page,
+    Pdf,
+    PdfError,
+    Rectangle,
+    String,
+    parse_content_stream,
+)
 
 from engine import lazy_imports
 from engine.mupdf import pymupdf
-from plugins._pdf.objects import open_pdf
+from plugins._pdf.objects import inherited, open_pdf
 
 with lazy_imports():
     from plugins._fonts import builtin, characters
 
-Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 Box: TypeAlias = tuple[float, float, float, float]
 Color: TypeAlias = tuple[float, float, float]
 """Red, green and blue, from 0 to 1."""
@@ -33,7 +43,6 @@ _MARGIN = 20  # points between a mark and the edges of a page
 _MAX_MARGIN = 0.1  # share of the width or height of the page
 _TILE_GAP = 0.5  # share of the height of a tile
 _MAX_TILES = 2000
-_MAX_PARENTS = 100  # nodes above a page
 _ALIGNMENTS = {1: "center", 2: "right"}
 
 
@@ -56,9 +65,9 @@ class Mark:
         return self.width * across + self.height * along, self.width * along + self.height * across
 
 
-def operands(matrix: Iterable[float]) -> str:
+def operands(matrix: Matrix) -> str:
     """The numbers of a matrix as in a content stream, which has no exponents."""
-    return " ".join(f"{value:.6f}" for value in matrix)
+    return " ".join(f"{value:.6f}" for value in matrix.shorthand)
 
 
 def visible_box(page: Page) -> Box:
@@ -69,30 +78,13 @@ def visible_box(page: Page) -> Box:
     return (left, bottom, right, top) if left < right and bottom < top else media
 
 
-def sorted_edges(box: Object) -> Box:
-    """Left, bottom, right and top of a box, whose corners can be in any order."""
-    edges = [float(edge) for edge in box]
-    left, right = sorted(edges[::2])
-    bottom, top = sorted(edges[1::2])
-    return left, bottom, right, top
+def sorted_edges(box: Any) -> Box:
+    """Left, bottom, right and top of a box, whose corners can be in any order. Raises TypeError for another object."""
+    return _edges(Rectangle(box))
 
 
-def rotation_of(page: Page) -> int:
-    """The degrees by which a page is turned clockwise, from 0 to 359."""
-    return int(_inherited(page.obj, "/Rotate") or 0) % 360
-
-
-def in_content(page: Page, box: Box) -> Box:
-    """A box in points from the upper left corner of the page as shown, in the units of its content.
-
-    `box` is x, y, width and height; the result is left, bottom, right and top.
-    """
-    geometry = Geometry.of(page)
-    a, b, c, d, e, f = geometry.to_page
-    x, y, width, height = box
-    corners = [(x, geometry.height - y), (x + width, geometry.height - y - height)]
-    (x0, y0), (x1, y1) = ((a * left + c * top + e, b * left + d * top + f) for left, top in corners)
-    return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
+def _edges(box: Rectangle) -> Box:
+    return box.llx, box.lly, box.urx, box.ury
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class Geometry:
 
     width: float
     height: float
-    to_page: Matrix
+    to_content: Matrix
 
     @classmethod
     def of(cls, page: Page) -> Geometry:
@@ -109,21 +101,30 @@ class Geometry:
         left, bottom, right, top = visible_box(page)
         unit = float(page.obj.get("/UserUnit", 1)) or 1.0
         scale = 1 / unit
-        rotation = rotation_of(page)
         width, height = (right - left) * unit, (top - bottom) * unit
-        match rotation:
+        match page.rotation:
             case 90:
-                return cls(height, width, (0, scale, -scale, 0, right, bottom))
+                return cls(height, width, Matrix(0, scale, -scale, 0, right, bottom))
             case 180:
-                return cls(width, height, (-scale, 0, 0, -scale, right, top))
+                return cls(width, height, Matrix(-scale, 0, 0, -scale, right, top))
             case 270:
-                return cls(height, width, (0, -scale, scale, 0, left, top))
-        return cls(width, height, (scale, 0, 0, scale, left, bottom))
+                return cls(height, width, Matrix(0, -scale, scale, 0, left, top))
+        return cls(width, height, Matrix(scale, 0, 0, scale, left, bottom))
 
     @property
-    def from_page(self) -> pikepdf.Matrix:
+    def to_shown(self) -> Matrix:
         """The matrix from the units of the content to points of the page as it is shown, from its lower left corner."""
-        return pikepdf.Matrix(self.to_page).inverse()
+        return self.to_content.inverse()
+
+    def area_in_content(self, x: float, y: float, width: float, height: float) -> Box:
+        """An area, in points from the upper left corner of the page as shown, as a box in the units of the content."""
+        bottom = self.height - y - height
+        return _edges(self.to_content.transform(Rectangle(x, bottom, x + width, bottom + height)))
+
+    def area_as_shown(self, box: Box) -> tuple[float, float, float, float]:
+        """A box in the units of the content as x, y, width and height of an area of the page as shown, in points."""
+        shown = self.to_shown.transform(Rectangle(*box))
+        return shown.llx, self.height - shown.ury, shown.width, shown.height
 
     def place(self, mark: Mark, position: str, angle: float = 0) -> Matrix:
         """The matrix of a mark at a position such as `northeast`, turned counterclockwise by `angle` degrees."""
@@ -158,7 +159,7 @@ def _turned(mark: Mark, x: float, y: float, angle: float) -> Matrix:
     half_width, half_height = mark.width / 2, mark.height / 2
     left, bottom = x - across * half_width + along * half_height, y - along * half_width - across * half_height
     scale = mark.scale
-    return across * scale, along * scale, -along * scale, across * scale, left, bottom
+    return Matrix(across * scale, along * scale, -along * scale, across * scale, left, bottom)
 
 
 class MarkWriter:
@@ -219,7 +220,7 @@ class MarkWriter:
         page.obj.TrimBox = Array(visible_box(page))  # the form shows this box
         form = self._document.copy_foreign(page.as_form_xobject(handle_transformations=False))
         form.Group = Dictionary(S=Name.Transparency)  # opacity then applies to the form as a whole
-        content = f"{operands(geometry.from_page.shorthand)} cm /X Do"
+        content = f"{operands(geometry.to_shown)} cm /X Do"
         return self._mark(content, geometry.width, geometry.height, opacity, XObject=Dictionary(X=form))
 
     def _mark(self, content: str, width: float, height: float, opacity: float, **resources: Object) -> Mark:
@@ -238,7 +239,7 @@ class MarkWriter:
         """Draws a mark on a page, or under its content, at each of these places on the page as it is shown."""
         name = _add_resource(self._document, page, mark.form)
         places = " ".join(f"q {operands(one)} cm {name} Do Q" for one in matrices)
-        drawn = f"{tag} BMC q {operands(Geometry.of(page).to_page)} cm {places} Q EMC"
+        drawn = f"{tag} BMC q {operands(Geometry.of(page).to_content)} cm {places} Q EMC"
         if under:
             page.contents_add(self._stream(f"{drawn}\n"), prepend=True)
             return
@@ -279,7 +280,7 @@ def _unbalanced(page: Page) -> tuple[int, int]:
     """How many graphics states the content of a page restores without saving, and saves without restoring."""
     depth = lowest = 0
     with suppress(PdfError):
-        for instruction in pikepdf.parse_content_stream(page, "q Q"):
+        for instruction in parse_content_stream(page, "q Q"):
             depth += 1 if str(instruction.operator) == "q" else -1
             lowest = min(lowest, depth)
     return -lowest, depth - lowest
@@ -287,7 +288,7 @@ def _unbalanced(page: Page) -> tuple[int, int]:
 
 def _add_resource(document: Pdf, page: Page, form: Object) -> str:
     """Adds a form to the resources of a page, which other pages may share. Returns its name."""
-    resources = _inherited(page.obj, "/Resources")
+    resources = inherited(page.obj, "/Resources")
     if not isinstance(resources, Dictionary):
         resources = document.make_indirect(Dictionary())
     if "/Resources" not in page.obj:
@@ -301,12 +302,3 @@ def _add_resource(document: Pdf, page: Page, form: Object) -> str:
         name += "x"
     forms[name] = form
     return name
-
-
-def _inherited(node: Any, key: str) -> Any:
-    """The value of a page, or of the nearest node above it."""
-    for _ in range(_MAX_PARENTS):
-        if not isinstance(node, Dictionary) or key in node:
-            break
-        node = node.get("/Parent")
-    return node.get(key) if isinstance(node, Dictionary) else None

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
-from pikepdf import Array, Dictionary, Object, Pdf, Stream
+from pikepdf import Array, Dictionary, NamePath, Object, Pdf, Stream
 
 from plugins._pdf.name_trees import Id, as_list, make_name_tree, make_number_tree, read_name_tree, read_number_tree
-from plugins._pdf.objects import in_part, keep_apart, take
+from plugins._pdf.objects import annotations_of, entries, in_part, keep_apart, take
 
 # Properties that repeat the content of an element; and the ones of its attributes (of tables, of their headings, and
 # user properties) that do.
@@ -164,7 +164,5 @@ def remove_texts(element: Object) -> None:
 
 def holders_of_keys(page: Object) -> Iterator[Object]:
     """A page, its annotations and its form XObjects, which have keys of the structure."""
-    xobjects = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
-    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in xobjects)):
-        if isinstance(holder, Dictionary | Stream):
-            yield holder
+    xobjects = (value for _, value in entries(page.get(NamePath.Resources.XObject)))
+    yield from (page, *annotations_of(page), *(value for value in xobjects if isinstance(value, Stream)))

@@ -32,7 +32,7 @@ from plugins._pdf.name_trees import (
     read_name_tree,
     set_page_labels,
 )
-from plugins._pdf.objects import in_part, is_apart, keep_apart, take
+from plugins._pdf.objects import annotations_of, in_part, is_apart, keep_apart, take
 from plugins._pdf.pages.part_structure import PartStructure
 from plugins._pdf.resources import UsedResources
 
@@ -115,7 +115,7 @@ class Divider:
         self._fill_catalog(part, pages, with_attachments=with_attachments)
         if part is self._document:
             others = [page.obj for number, page in enumerate(self.pages) if number not in pages]
-            for item in [*others, *(item for page in others for item in _annotations(page) if is_apart(item))]:
+            for item in [*others, *(item for page in others for item in annotations_of(page) if is_apart(item))]:
                 empty(item)
         self._fields.add_to(part, widgets, missing)
         self._articles.add_to(part, pages)
@@ -144,7 +144,7 @@ class Divider:
                 if not are_there:
                     part.pages.append(self.pages[number])
                 pages[number] = self.pages[number].obj if part is self._document else part.pages[-1].obj
-                apart = [*filter(is_apart, _annotations(self.pages[number].obj))]
+                apart = [*filter(is_apart, annotations_of(self.pages[number].obj))]
                 annotations[number] = [(item, take(part, item)) for item in apart]
             else:
                 part.pages.append(pikepdf.Page(pages[number]))
@@ -212,15 +212,11 @@ def _refers(value: Any, others: Ids) -> bool:
     return any(isinstance(item, Dictionary) and item.objgen in others for item in (value, *contained))
 
 
-def _annotations(page: Object) -> list[Object]:
-    return [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
-
-
 def _own_annotations(part: Pdf, page: Object) -> dict[Id, Object]:
     """Gives a repeated page annotations of its own, which refer to each other. Returns them by those of the first."""
     for key in {"/StructParents", "/B"} & set(page.keys()):
         del page[key]
-    copies: dict[Id, Object] = {item.objgen: part.make_indirect(copy(item)) for item in _annotations(page)}
+    copies: dict[Id, Object] = {item.objgen: part.make_indirect(copy(item)) for item in annotations_of(page)}
     for own in copies.values():
         own.P = page
         if "/StructParent" in own:

@@ -55,7 +55,7 @@ def draw(document: Pdf, page: Page, forms: Sequence[tuple[Object, Matrix]]) -> N
     """Draws forms as the only content of a page, each by its matrix."""
     names = {f"/Page{number}": form for number, (form, _) in enumerate(forms)}
     page.obj.Resources = Dictionary(XObject=Dictionary(names))
-    parts = (f"q {operands(matrix.shorthand)} cm {name} Do Q" for name, (_, matrix) in zip(names, forms, strict=True))
+    parts = (f"q {operands(matrix)} cm {name} Do Q" for name, (_, matrix) in zip(names, forms, strict=True))
     page.obj.Contents = document.make_stream("\n".join(parts).encode())
 
 
@@ -75,7 +75,7 @@ class Placement:
     @classmethod
     def of(cls, page: Object, target: Object, form: Object, geometry: Geometry, matrix: Matrix) -> Placement:
         """The placement of a page that had this geometry."""
-        corner = (Matrix(geometry.to_page) @ matrix).transform((0, geometry.height))
+        corner = (geometry.to_content @ matrix).transform((0, geometry.height))
         return cls(page, target, form, matrix, corner)
 
     def destination(self, value: Array) -> Array:

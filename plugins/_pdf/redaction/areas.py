@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pikepdf import Array, Dictionary, Object, Pdf
 
-from plugins._pdf.form_fields import walk_fields, without_fields
+from plugins._pdf.form_fields import form_of, walk_fields, without_fields
 from plugins._pdf.name_trees import Ids, as_list
+from plugins._pdf.objects import annotations_of
 from plugins._pdf.pages.marks import Box, Color, sorted_edges
 from plugins._pdf.redaction.content import Areas
 
@@ -14,17 +15,16 @@ def remove_annotations(document: Pdf, areas: Areas) -> None:
     """Removes the annotations that areas touch, with answers to them, and form fields of which they touch a widget."""
     removed: Ids = set()
     for index, page in enumerate(document.pages):
-        annotations = [one for one in as_list(page.obj.get("/Annots")) if isinstance(one, Dictionary)]
         if index in areas:
-            page.obj.Annots = Array([one if one.is_indirect else document.make_indirect(one) for one in annotations])
+            found = annotations_of(page.obj)
+            page.obj.Annots = Array([one if one.is_indirect else document.make_indirect(one) for one in found])
             touched = (one for one in as_list(page.obj.Annots) if any(_touches(one, box) for box in areas[index]))
             removed.update(one.objgen for one in touched)
-    form = document.Root.get("/AcroForm")
-    if isinstance(form, Dictionary):
-        fields = [field for field, _ in walk_fields(form) if field.is_indirect]
-        hit = {_field_of(field).objgen for field in fields if field.objgen in removed}
-        removed |= {field.objgen for field in fields if _field_of(field).objgen in hit}
-        form.Fields = Array(without_fields(as_list(form.get("/Fields")), removed, set()))
+    form = form_of(document)
+    fields = [field for field, _ in walk_fields(form) if field.is_indirect]
+    hit = {_field_of(field).objgen for field in fields if field.objgen in removed}
+    removed |= {field.objgen for field in fields if _field_of(field).objgen in hit}
+    form.Fields = Array(without_fields(as_list(form.get("/Fields")), removed, set()))
     for page in document.pages:
         if removed and "/Annots" in page.obj:
             page.obj.Annots = Array([one for one in as_list(page.obj.Annots) if not _goes(one, removed)])

@@ -25,7 +25,7 @@ from pikepdf import (
 
 from engine import FidelityWarning, StepFailed
 from engine.mupdf import pymupdf
-from plugins._pdf.objects import open_pdf, saved
+from plugins._pdf.objects import entries, open_pdf, saved
 from plugins._pdf.pages.marks import Box
 from plugins._pdf.passwords import authenticate
 from plugins._pdf.redaction.matching import Matcher, views
@@ -135,14 +135,9 @@ def _other_streams(document: Pdf) -> Iterator[tuple[Object, Object]]:
             if item.get("/Subtype") == Name.Form or item.get("/PatternType") == 1:
                 yield item, item
         elif isinstance(item, Dictionary) and item.get("/Subtype") == Name.Type3:
-            for _, glyph in as_items(item.get("/CharProcs")):
+            for _, glyph in entries(item.get("/CharProcs")):
                 if isinstance(glyph, Stream):
                     yield glyph, item
-
-
-def as_items(value: Any) -> list[tuple[Any, Any]]:
-    """The entries of a dictionary, or none of something else."""
-    return list(value.items()) if isinstance(value, Dictionary) else []
 
 
 def _as_page(document: Pdf, stream: Object, holder: Object) -> Object:
@@ -167,7 +162,7 @@ def _with_single_glyphs(content: Any, resources: Any) -> bytes:
 
     Of others, MuPDF loses the width of the first glyph that it removes after those that stay.
     """
-    fonts = dict(as_items(resources.get("/Font"))) if isinstance(resources, Dictionary) else {}
+    fonts = dict(entries(resources.get("/Font"))) if isinstance(resources, Dictionary) else {}
     length = 0
     outer: list[int] = []
     instructions: list[Any] = []
@@ -207,7 +202,7 @@ def _put_back(document: Pdf, changed: Collection[int], count: int) -> None:
     for index, page in enumerate(below.Kids, count):
         if index in changed:
             stream, holder = page[_KEPT]
-            forms = [form for _, form in as_items(page.Resources.get("/XObject"))]
+            forms = [form for _, form in entries(page.Resources.get("/XObject"))]
             stream.write(forms[0].read_bytes() if forms else b"")
             if forms:
                 holder.Resources = forms[0].get("/Resources", Dictionary())
@@ -238,7 +233,7 @@ def _is_picture(page: pymupdf.Page) -> bool:
 def _warn_pictures(numbers: list[int]) -> None:
     if numbers:
         pages = f"Page {numbers[0]} shows" if len(numbers) == 1 else f"{len(numbers)} pages show"
-        message = f"{pages} pictures without text, in which nothing can be found; pdf-ocr recognizes their text."
+        message = f"{pages} images without text, in which nothing can be found; pdf-ocr recognizes their text."
         FidelityWarning.issue("no_text", message)
 
 

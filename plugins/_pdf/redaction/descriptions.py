@@ -8,6 +8,7 @@ from typing import Any
 from pikepdf import Array, Dictionary, Page, Pdf, PdfError, String, parse_content_stream
 
 from plugins._pdf.name_trees import Ids, as_list, read_number_tree
+from plugins._pdf.objects import entries
 
 _TEXTS = ("/ActualText", "/Alt", "/E", "/T")
 _PAINTING = frozenset(("f", "F", "f*", "B", "B*", "b", "b*", "S", "s", "sh"))
@@ -71,8 +72,7 @@ def _part(page: Page, operands: Any) -> int | None:
     """The id of a marked part, by the operands that begin it."""
     properties = operands[1] if len(operands) > 1 else None
     if not isinstance(properties, Dictionary):
-        named = page.resources.get("/Properties", Dictionary())
-        properties = named.get(str(properties)) if isinstance(named, Dictionary) and properties is not None else None
+        properties = dict(entries(page.resources.get("/Properties"))).get(str(properties))
     number = properties.get("/MCID") if isinstance(properties, Dictionary) else None
     return number if isinstance(number, int) else None
 

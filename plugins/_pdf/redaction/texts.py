@@ -20,8 +20,9 @@ from pikepdf import (
 )
 
 from engine import FidelityWarning
+from plugins._pdf.attachments import embedded_files
 from plugins._pdf.name_trees import as_list, make_name_tree, read_name_tree
-from plugins._pdf.objects import walk
+from plugins._pdf.objects import entries, remove_entries, walk
 from plugins._pdf.redaction.matching import Matcher
 
 # Strings by these keys are no text: identifiers, and names of fonts and character collections.
@@ -29,7 +30,6 @@ _CODES = frozenset(("/ID", "/DA", "/Registry", "/Ordering", "/CheckSum", "/Panos
 _DATES = frozenset(("/CreationDate", "/ModDate", "/M"))
 _MARKUP = frozenset(("/RC", "/RV", "/JS", "/URLS"))  # texts and scripts, as strings or streams
 _DESCRIPTIONS = (b"/ActualText", b"/Alt", b"/E")
-_PRIVATE = ("/PieceInfo", "/Thumb")  # what programs keep, and pictures of pages
 
 
 def redact(document: Pdf, matcher: Matcher) -> None:
@@ -47,41 +47,19 @@ def redact(document: Pdf, matcher: Matcher) -> None:
         for stream in as_list(page.obj.get("/Contents")):
             if isinstance(stream, Stream):
                 _redact_descriptions(stream, matcher)
-    for holder, key, text in list(_strings(document)):
+    for holder, key, text in _strings(document):
         _redact_string(holder, key, text, matcher)
     _sort_names(document)
 
 
-def remove_private_data(document: Pdf) -> None:
-    """Removes what programs keep in a file beside what it shows, and small pictures of its pages."""
-    for item in document.objects:
-        described = item.stream_dict if isinstance(item, Stream) else item
-        if isinstance(described, Dictionary):
-            for key in _PRIVATE:
-                if key in described:
-                    del described[key]
-
-
 def _strings(document: Pdf) -> Iterator[tuple[Any, Any, str]]:
     """The texts of a document, each with its holder and its key or index."""
-    pending: list[Any] = [document.trailer, *document.objects]
-    while pending:
-        holder = pending.pop()
-        if isinstance(holder, Stream):
-            holder = holder.stream_dict
-        entries: list[tuple[Any, Any]]
-        if isinstance(holder, Array):
-            # The colors of a palette are a string, too.
-            entries = [] if len(holder) and holder[0] == Name.Indexed else list(enumerate(holder))
-        elif isinstance(holder, Dictionary):
-            entries = [(key, value) for key, value in holder.items() if key not in _CODES]
-        else:
-            continue
-        for key, value in entries:
-            if isinstance(value, String):
+    for _, kind, holder in [(None, None, document.trailer), *walk(document)]:
+        # The colors of a palette are a string, too.
+        is_palette = isinstance(holder, Array) and len(holder) and holder[0] == Name.Indexed
+        for key, value in [] if is_palette or kind in _CODES else entries(holder):
+            if isinstance(value, String) and key not in _CODES:
                 yield holder, key, str(value)
-            elif isinstance(value, Dictionary | Array) and not value.is_indirect:
-                pending.append(value)
 
 
 def _redact_string(holder: Any, key: Any, text: str, matcher: Matcher) -> None:
@@ -126,23 +104,17 @@ def _redact_descriptions(stream: Stream, matcher: Matcher) -> None:
 
 def _remove_attachments(document: Pdf, matcher: Matcher) -> None:
     """Removes attached files that have what is found, and those that are no text, which cannot be searched."""
-    entries = [(holder, key) for holder, key, value in walk(document) if _is_removed(value, matcher)]
-    for holder, key in reversed(entries):
-        del holder[key]
-        if isinstance(holder, Array) and key and isinstance(holder[key - 1], String):
-            del holder[key - 1]  # the name of a file in a name tree
-    if entries:
+    found = [(holder, key) for holder, key, value in walk(document) if _is_removed(value, matcher)]
+    remove_entries(found)
+    if found:
         message = "Attached files that have the text, or cannot be searched, are not in the result."
         FidelityWarning.issue("attachments_dropped", message)
 
 
 def _is_removed(value: Any, matcher: Matcher) -> bool:
     """Whether a value specifies an embedded file that has what is found or is no text, or is an annotation of one."""
-    named = value["/FS"] if isinstance(value, Dictionary) and "/FS" in value else value
-    files = named.get("/EF") if isinstance(named, Dictionary) else None
-    streams = files.values() if isinstance(files, Dictionary) else ()
-    found = [_text(stream.read_bytes()) for stream in streams if isinstance(stream, Stream)]
-    return any("\0" in text or matcher.matches(text) for text in found)
+    texts = (_text(stream.read_bytes()) for _, stream in embedded_files(value))
+    return any("\0" in text or matcher.matches(text) for text in texts)
 
 
 def _text(data: bytes) -> str:
@@ -157,9 +129,8 @@ def _text(data: bytes) -> str:
 
 def _sort_names(document: Pdf) -> None:
     """Orders the entries of name trees, whose names may have been replaced."""
-    names = document.Root.get("/Names")
-    if isinstance(names, Dictionary):
-        for key in list(names.keys()):
-            entries = read_name_tree(names[key])
-            if sorted(entries, key=lambda entry: entry[0]) != entries:
-                names[key] = make_name_tree(entries)
+    names: Any = document.Root.get("/Names")
+    for key, tree in entries(names):
+        found = read_name_tree(tree)
+        if sorted(found, key=lambda entry: entry[0]) != found:
+            names[key] = make_name_tree(found)

@@ -99,7 +99,7 @@ def _warn_not_loaded() -> None:
     """Issues a warning if MuPDF has reported an image, font or style sheet that it cannot load."""
     messages = pymupdf.TOOLS.mupdf_warnings()
     if any(problem in messages for problem in _NOT_LOADED):
-        FidelityWarning.issue("resource_not_loaded", "Pictures, fonts or styles that are not in the file are missing.")
+        FidelityWarning.issue("resource_not_loaded", "Images, fonts or styles that are not in the file are missing.")
 
 
 def _outline(document: pymupdf.Document) -> list[tuple[int, str, int]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pikepdf import Dictionary, Name, Object, Pdf, PdfError, Stream
+from pikepdf import Dictionary, Name, NamePath, Object, Pdf, PdfError, Stream
 
 from engine import lazy_imports
 from engine.mupdf import pymupdf
 from plugins._pdf import flate
 from plugins._pdf.name_trees import Ids
-from plugins._pdf.objects import walk
+from plugins._pdf.objects import entries, walk
 from plugins._pdf.passwords import authenticate
 
 with lazy_imports():
@@ -73,10 +73,7 @@ def subset_fonts(document: Pdf, data: bytes, password: str) -> None:
 
 def _fonts_of_forms(document: Pdf) -> Ids:
     """The descriptors of fonts in the default resources of forms."""
-    form = document.Root.get("/AcroForm")
-    resources = form.get("/DR") if isinstance(form, Dictionary) else None
-    fonts = resources.get("/Font") if isinstance(resources, Dictionary) else None
-    named = [font for _, font in fonts.items()] if isinstance(fonts, Dictionary) else []
+    named = [font for _, font in entries(document.Root.get(NamePath.AcroForm.DR.Font))]
     descendants = [one for font in named for one in font.get("/DescendantFonts") or ()]
     found = (font.get("/FontDescriptor") for font in (*named, *descendants) if isinstance(font, Dictionary))
     return {descriptor.objgen for descriptor in found if isinstance(descriptor, Object)}

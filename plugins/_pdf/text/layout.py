@@ -74,7 +74,7 @@ def read(
         source += blocks.words([page.get_text("text", flags=texts.FLAGS)])
     if any(not parts.blocks and (parts.pictures or (not source and parts.drawn)) for _, parts in pages):
         FidelityWarning.issue(
-            "no_text", "Pages show pictures or shapes, but have no text. OCR recognizes what they show."
+            "no_text", "Pages show images or shapes, but have no text. OCR recognizes what they show."
         )
     return _Reader(document, pages).read(source)
 

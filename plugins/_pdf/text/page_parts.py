@@ -62,7 +62,7 @@ class Pictures:
         for box, image in _images(page):
             width, height = box[2] - box[0], box[3] - box[1]
             if has_text and width * height > _BACKGROUND * area:
-                FidelityWarning.issue("pictures_dropped", "Pictures behind the text of a page are not in the result.")
+                FidelityWarning.issue("pictures_dropped", "Images behind the text of a page are not in the result.")
             elif min(width, height) >= _MIN_SIDE and (picture := self._picture(image, box)) is not None:
                 parts.pictures.append(Item(box, Paragraph((Run(picture=picture),))))
 
@@ -73,11 +73,11 @@ class Pictures:
             try:
                 data, media_type = _file(image)
             except (RuntimeError, pymupdf.mupdf.FzErrorBase):
-                FidelityWarning.issue("pictures_dropped", "Damaged pictures are not in the result.")
+                FidelityWarning.issue("pictures_dropped", "Damaged images are not in the result.")
                 return None
             self._size += len(data)
             if self._size > _MAX_PICTURES:
-                raise TooLarge("The pictures of the document are too large.", reason="bytes")
+                raise TooLarge("The images of the document are too large.", reason="bytes")
             self._known[address] = image, Picture(data, media_type)
         known = self._known[address][1]
         width, height = round(box[2] - box[0], 1), round(box[3] - box[1], 1)

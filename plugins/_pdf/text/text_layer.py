@@ -15,19 +15,19 @@ from operator import itemgetter
 from os import cpu_count
 from pathlib import Path
 from statistics import fmean, median
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
 import pikepdf
 from numpy.typing import NDArray
-from pikepdf import Dictionary, Name, Object, Page, Pdf, PdfError, Stream
+from pikepdf import Name, NamePath, Object, Page, Pdf, PdfError, Stream
 from PIL import Image, ImageFilter
 
 from engine import StepFailed, check_size
 from engine.mupdf import pymupdf
 from plugins._pdf.name_trees import Ids
-from plugins._pdf.objects import saved
+from plugins._pdf.objects import entries, saved
 from plugins._pdf.pages.marks import Geometry, Mark, MarkWriter
 
 _DPI = 300  # of pages that are no scans; finer scans show Tesseract no more
@@ -76,7 +76,8 @@ class Recognizer:
         Returns how many pages have new text.
         """
         added = 0
-        with pymupdf.open(stream=saved(self._document, encryption=False), filetype="pdf") as shown:
+        data = saved(self._document, encryption=False, compress_streams=False)  # only to be read
+        with pymupdf.open(stream=data, filetype="pdf") as shown:
             chosen = [index for index, page in enumerate(shown) if force or not page.get_text().strip()]
             layers = recognized((draw(shown[index]) for index in chosen), self._command)
             for index, layer in zip(chosen, layers, strict=True):
@@ -170,15 +171,16 @@ def _run(scan: Scan, command: Sequence[str]) -> tuple[float, bytes]:
 
 def _start(scan: Scan, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes]:
     """The result of Tesseract, with options in the command, on a scan."""
-    content = BytesIO()
-    scan.image.save(content, "PPM")
-    return subprocess.run(
-        [*command, "--dpi", str(scan.dpi), "stdin", *outputs],
-        input=content.getvalue(),
-        capture_output=True,
-        env={"OMP_THREAD_LIMIT": "1"},  # several threads take five times as long as one
-        check=False,
-    )
+    with TemporaryFile() as content:  # a pipe would take thousands of writes
+        scan.image.save(content, "PPM")
+        content.seek(0)
+        return subprocess.run(
+            [*command, "--dpi", str(scan.dpi), "stdin", *outputs],
+            stdin=content,
+            capture_output=True,
+            env={"OMP_THREAD_LIMIT": "1"},  # several threads take five times as long as one
+            check=False,
+        )
 
 
 def skew(image: Image.Image) -> float:
@@ -221,7 +223,7 @@ def remove_invisible_text(document: Pdf, page: pikepdf.Page) -> None:
     seen: Ids = set()
     holders: list[Any] = [page.obj]
     for holder in holders:  # the loop adds forms
-        for _, form in ((holder.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items():
+        for _, form in entries(holder.get(NamePath.Resources.XObject)):
             if isinstance(form, Stream) and form.get("/Subtype") == Name.Form and form.objgen not in seen:
                 seen.add(form.objgen)
                 holders.append(form)

@@ -213,11 +213,11 @@ def text_document(pages: Sequence[Sequence[Block]]) -> str:
 def warn_images(page: pymupdf.Page, *, has_text: bool) -> None:
     """Issues a warning if a page has images, which can show text, or shows other things only."""
     if page.get_images() if page.parent.is_pdf else page.get_image_info():
-        FidelityWarning.issue("pictures_dropped", "Pictures are not in the result, nor is text that they show.")
+        FidelityWarning.issue("pictures_dropped", "Images are not in the result, nor is text that they show.")
     if not has_text:
         drawn = [kind for kind, *_ in page.get_bboxlog()]
         if len(drawn) > _SHAPES or any("image" in kind for kind in drawn):
-            message = "Pages show pictures or shapes, but have no text. The tool pdf-ocr recognizes what they show."
+            message = "Pages show images or shapes, but have no text. The tool pdf-ocr recognizes what they show."
             FidelityWarning.issue("pictures_dropped", message)
 
 

@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from engine.errors import UnknownFormat
 from engine.registry import load_registry
-from tests.support.samples import metafiles, office_files
+from tests.support.samples import mails, metafiles, office_files
 from tests.support.samples.books import zipped
 from tests.support.samples.generated import FORMATS, sample
 
@@ -37,6 +37,10 @@ def _files() -> dict[str, bytes]:
         "rtf": rb"{\rtf1 text}",
         "emf": metafiles.emf(),
         "wmf": metafiles.wmf(),
+        "eml": mails.mail().as_bytes(),
+        "msg": mails.outlook(),
+        "dxf": office_files.dxf(),
+        "vdx": office_files.vdx(),
     }
 
 

@@ -99,6 +99,26 @@ def encrypted_odt() -> bytes:
     return opendocument("text", "", {"META-INF/manifest.xml": manifest, "content.xml": "\x01\x02" * 50})
 
 
+def dxf(*entities: Mapping[int, object], ending: str = "  0\nEOF\n") -> bytes:
+    """A drawing of CAD with a line and a text, and additional entities by their codes."""
+    shapes: tuple[Mapping[int, object], ...] = (
+        {0: "LINE", 8: 0, 10: 0, 20: 0, 11: 100, 21: 50},
+        {0: "TEXT", 8: 0, 10: 10, 20: 30, 40: 5, 1: TEXT},
+        *entities,
+    )
+    lines = [f"{code:>3}\n{value}\n" for shape in shapes for code, value in shape.items()]
+    return f"  0\nSECTION\n  2\nENTITIES\n{''.join(lines)}  0\nENDSEC\n{ending}".encode()
+
+
+def vdx() -> bytes:
+    """A drawing of Visio 2003 with a text."""
+    box = "<PinX>4</PinX><PinY>8</PinY><Width>3</Width><Height>1</Height><LocPinX>1.5</LocPinX><LocPinY>0.5</LocPinY>"
+    size = "<PageSheet><PageProps><PageWidth>8.5</PageWidth><PageHeight>11</PageHeight></PageProps></PageSheet>"
+    shape = f'<Shape ID="1" Type="Shape"><XForm>{box}</XForm><Text>{TEXT}</Text></Shape>'
+    page = f'<Pages><Page ID="0" NameU="Page-1">{size}<Shapes>{shape}</Shapes></Page></Pages>'
+    return f'<VisioDocument xmlns="http://schemas.microsoft.com/visio/2003/core">{page}</VisioDocument>'.encode()
+
+
 def compound_file(*streams: str, following: int = _END, sectors: int = 0) -> bytes:
     """A compound file with empty streams; `following` is the sector after that of the directory, for loops.
 

@@ -110,7 +110,7 @@ def test_a_callback_without_its_beginning_is_refused(issuer: Issuer, client: htt
     issuer.person = ANN
     begun = client.get("/dashboard/oidc", follow_redirects=False)
     cookie = begun.headers["Set-Cookie"]
-    assert {"HttpOnly", "SameSite=Lax", "Path=/dashboard"} <= set(cookie.split("; "))
+    assert {"HttpOnly", "SameSite=Lax", "Path=/dashboard/oidc/callback"} <= set(cookie.split("; "))
     back = httpx.get(begun.headers["Location"]).headers["Location"]
     parts = urlsplit(back)
     assert client.get(f"{parts.path}?{parts.query.replace('state=', 'state=x')}").status_code == 400

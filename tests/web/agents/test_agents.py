@@ -27,6 +27,7 @@ from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
+from tests.support.samples.tool_requests import tool_requests
 from tests.support.servers.in_process import Running
 from web.agents.arguments import ConvertArguments
 from web.agents.calls import MAX_DATA, AgentError, decode
@@ -268,3 +269,18 @@ def test_the_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         1,
         "convertd: agents need mcp and convertd-client; in the source folder, pip install '.[mcp]' ./web/client\n",
     )
+
+
+@pytest.mark.long
+async def test_every_tool(folder: Path) -> None:
+    async with over_stdio(folder) as agent:
+        for name, request in tool_requests().items():
+            paths = [f"{name} {number}" for number in range(len(request.inputs))]
+            files = {field: f"{name} {field}" for field in request.files}
+            contents = [*request.inputs, *request.files.values()]
+            for path, data in zip([*paths, *files.values()], contents, strict=True):
+                (folder / path).write_bytes(data)
+
+            made = await agent("run_tool", tool=name, paths=paths, options=dict(request.options), files=files)
+
+            assert len(made["outputs"]) == request.count, name

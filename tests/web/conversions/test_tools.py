@@ -30,6 +30,13 @@ _FORMATS = {  # the others make PDFs
 }
 
 
+_SAMPLED = [
+    pytest.param(name, marks=() if number % 8 == 0 else pytest.mark.long)
+    for number, name in enumerate(sorted(_REQUESTS))
+]
+_AS_JOB = {"Prefer": "respond-async, wait=60"}
+
+
 def _files(name: str) -> list[tuple[str, tuple[str, bytes]]]:
     """The parts of a form with the files of a request."""
     request = _REQUESTS[name]
@@ -70,6 +77,41 @@ def test_over_http(server: Running, name: str) -> None:
     assert _used(server, name) == before + 2
 
 
+@pytest.mark.parametrize("name", _SAMPLED)
+def test_as_a_job(server: Running, name: str) -> None:
+    path = f"/pdf/{name.removeprefix('pdf-')}"
+
+    answer = server.request("POST", path, files=_files(name), data=_form(name), headers=_AS_JOB)
+
+    job = answer.json()["data"]
+    assert (answer.status_code, job["status"]) == (200, "completed")
+    stored = server.request("GET", job["result"]["download_url"].removeprefix("/api/v1"))
+    assert _count(name, stored.content) == _REQUESTS[name].count
+
+
+def test_files_that_a_tool_needs_are_missed_before_a_job_is_accepted(server: Running) -> None:
+    needed = {name: tool.files for name, tool in _TOOLS.items() if any(file.minimum for file in tool.files.values())}
+    before = server.request("GET", "/jobs").json()["data"]
+
+    for name, (missing, *_) in needed.items():
+        path = f"/pdf/{name.removeprefix('pdf-')}"
+        sent: dict[str, Any] = {"files": _files(name)[:1]}
+        by_url: dict[str, Any] = {"data": {"url": "https://example.com/a.pdf"}}
+        for body, headers in ((sent, {}), (sent, _AS_JOB), (by_url, _AS_JOB)):
+            refused = server.request("POST", path, **body, headers=headers)
+            problem(refused, 400, "invalid_parameter", reason="missing", param=missing)
+        stages: dict[str, Any] = {
+            "files": _files(name)[:1],
+            "data": {"stages": json.dumps([{"tool": name}])},
+            "headers": _AS_JOB,
+        }
+        refused = server.request("POST", "/pdf/pipe", **stages)
+        problem(refused, 400, "invalid_parameter", reason="missing", param=f"stages[0].{missing}")
+
+    assert needed.keys() == {"pdf-attach", "pdf-overlay", "pdf-sign"}
+    assert server.request("GET", "/jobs").json()["data"] == before
+
+
 def test_files_are_attached_with_their_names(server: Running) -> None:
     names = ["factur x.xml", "Zahlen.CSV"]
     parts = [
@@ -79,13 +121,13 @@ def test_files_are_attached_with_their_names(server: Running) -> None:
     ]
 
     attached = server.request("POST", "/pdf/attach", files=parts).content
-    prefer = {"Prefer": "respond-async, wait=30"}
-    job = server.request("POST", "/pdf/attach", files=parts, headers=prefer).json()["data"]
+    job = server.request("POST", "/pdf/attach", files=parts, headers=_AS_JOB).json()["data"]
     by_job = server.request("GET", job["result"]["download_url"].removeprefix("/api/v1")).content
     extracted = server.request("POST", "/pdf/extract-attachments", files={"file": by_job}).content
     refused = server.request("POST", "/pdf/attach", files=[parts[0], *parts[1:2] * 21])
 
-    assert len(opened(attached).attachments) == 2
+    with opened(attached) as read:
+        assert len(read.attachments) == 2
     with ZipFile(BytesIO(extracted)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {
             "Zahlen.csv": b"1",

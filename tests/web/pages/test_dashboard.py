@@ -30,8 +30,8 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 class TestSessions:
     def test_cookie_attributes(self, server: Running) -> None:
         response = posted(server, "/dashboard/sign-in", {"key": server.account()})
-        cookie = response.headers["Set-Cookie"].lower()
-        for part in ("httponly", "samesite=strict", "path=/dashboard", "max-age=43200"):
+        cookie = response.headers["Set-Cookie"].lower() + ";"
+        for part in ("httponly", "samesite=lax", "path=/;", "max-age=43200"):
             assert part in cookie
         assert "secure" not in cookie
 
@@ -64,18 +64,18 @@ class TestSessions:
 
     def test_api_ignores_the_session_cookie(self, server: Running) -> None:
         with signed_in(server, server.account()) as client:
-            token = client.cookies["convertd_session"]
+            token = client.cookies["convertd_account"]
             problem(
-                client.get("/api/v1/account", headers={"Cookie": f"convertd_session={token}"}), 401, "invalid_api_key"
+                client.get("/api/v1/account", headers={"Cookie": f"convertd_account={token}"}), 401, "invalid_api_key"
             )
             assert "Access-Control-Allow-Credentials" not in client.get("/dashboard").headers
 
     def test_sign_out(self, server: Running) -> None:
         with signed_in(server, server.account()) as client:
-            token = client.cookies["convertd_session"]
+            token = client.cookies["convertd_account"]
             assert 'id="credits"' in client.get("/dashboard").text
             assert client.post("/dashboard/sign-out").headers["Location"] == "/"
-            again = client.get("/dashboard", headers={"Cookie": f"convertd_session={token}"})
+            again = client.get("/dashboard", headers={"Cookie": f"convertd_account={token}"})
             assert 'id="credits"' not in again.text
 
     def test_session_ends_when_its_key_is_revoked(self, server: Running) -> None:

@@ -56,7 +56,7 @@ def test_accessibility_size_and_narrow_screens(
 def test_copy_buttons_do_not_cover_the_code_on_a_phone(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 700})
     page.goto("/")
-    button, code = (page.locator(f"pre {part}").first.bounding_box() for part in (".copy", "code"))
+    button, code = (page.locator(f"figure pre {part}").first.bounding_box() for part in (".copy", "code"))
     assert button
     assert code
     assert button["y"] + button["height"] <= code["y"]
@@ -81,11 +81,11 @@ def test_registration_to_first_conversion(page: Page, site: Running, keep: Calla
     with page.expect_download() as saved:
         page.get_by_role("link", name="Download as .env").click()
     assert saved.value.path().read_text() == f"CONVERTD_API_KEY={shown.input_value()}\n"
-    page.get_by_role("link", name="Convert a file in the browser").click()
-    expect(page.locator("#balance")).to_have_text("50 credits")
+    page.get_by_role("button", name="Convert files in the browser").click()
+    expect(page.locator("#access strong")).to_have_text("50 credits")
     add_file(page, sample("heic"), "photo.heic", "jpeg")
     page.get_by_role("button", name="Convert 1 file").click()
-    expect(page.locator("#balance")).to_have_text("49 credits")
+    expect(page.locator("#access strong")).to_have_text("49 credits")
 
 
 def test_used_verification_link(page: Page) -> None:

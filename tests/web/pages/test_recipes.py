@@ -231,7 +231,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "An image that is narrower stays as it is, with the warning `not_enlarged`.": _narrow_stays,
         "The image fills a square of 256 pixels.": _has_size("avatar.jpg", "avatar", 256, 256),
         "`gravity=attention` keeps the part that draws attention, such as a face.": _keeps_the_square,
-        "The file has at most 200,000 bytes, at the best quality at which it has.": _largest_quality,
+        "The file has at most 200,000 bytes, at the highest quality that fits.": _largest_quality,
         "JSON responses have that quality as `quality_used`.": _has_the_quality,
         "By default, results have no position, serial number or owner.": _no_location,
         "`metadata=none` removes all other metadata, too.": _no_metadata,
@@ -243,7 +243,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "Images get at most 150 pixels per inch, recompressed where that makes them smaller.": _images_are_small,
         "Text stays text.": _text_stays,
         "Every photo below the folder gets a JPEG beside it.": _jpegs_beside,
-        "Files that are no images are skipped, with a line for each.": _lines_of_skipped,
+        "Other files are skipped and listed.": _lines_of_skipped,
     }
 )
 

@@ -57,7 +57,7 @@ def owner(server: Running, session: httpx.Response) -> str:
     """The email address on the dashboard of a session that has begun."""
     assert (session.status_code, session.headers["Location"]) == (303, "/dashboard")
     cookie = session.headers["Set-Cookie"]
-    assert all(part in cookie for part in ("HttpOnly", "Path=/dashboard", "Max-Age=43200", "SameSite=Strict"))
+    assert all(part in cookie for part in ("HttpOnly", "Path=/", "Max-Age=43200", "SameSite=Lax"))
     page = http.get(f"{server.url}/dashboard", headers={"Cookie": cookie.partition(";")[0]}).text
     (email,) = re.findall(r'<span title="([^"]+)">', page)
     return str(email)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expect
 
-from tests.support.browser import add_file, convert, download, state, use_key, violations
+from tests.support.browser import add_file, convert, download, open_options, state, use_account, violations
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as saved_image
 from tests.support.servers.in_process import Running, eventually
@@ -25,8 +25,7 @@ Save = Callable[[Page, str], None]
 @pytest.mark.long
 def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) -> None:
     """One width for all; one file is an exception. All results are saved as one ZIP."""
-    page.goto("/")
-    use_key(page, site.account(credits=20))
+    use_account(page, site.account(credits=20))
     content = saved_image(Image.new("RGB", (1200, 900), (200, 80, 0)), "JPEG")
     photos = [FilePayload(name=f"{number:02}.jpg", mimeType="", buffer=content) for number in range(20)]
     page.locator("#file").set_input_files(photos)
@@ -35,7 +34,7 @@ def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) ->
     page.locator("#target").select_option("png")
     page.locator("#all-width").fill("800")
     last = entries.last
-    last.get_by_text("Only for this file").click()
+    open_options(last)
     width = last.get_by_label("Width")
     expect(width).to_have_value("800")
     width.fill("400")
@@ -48,7 +47,7 @@ def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) ->
     expect(page.locator("#total")).to_have_text(
         re.compile(r"^20 files: .* → .*, .* % (smaller|larger)"), timeout=60_000
     )
-    expect(page.locator("#balance")).to_have_text("0 credits")
+    expect(page.locator("#access strong")).to_have_text("0 credits")
     keep(page, "landing-twenty")
     page.set_viewport_size({"width": 360, "height": 800})
     keep(page, "landing-twenty-360")
@@ -79,8 +78,7 @@ def test_options_of_another_format_leave_the_focus_where_it_is(page: Page, site:
 
 
 def test_files_of_one_name_are_all_in_the_archive(page: Page, site: Running) -> None:
-    page.goto("/")
-    use_key(page, site.account(credits=2))
+    use_account(page, site.account(credits=2))
     for _ in range(2):
         add_file(page, sample("png"), "ünï.png", "webp")
     convert(page)
@@ -113,7 +111,7 @@ def test_the_quality_shows_its_effect(page: Page, site: Running, keep: Save) -> 
     """On a part of the first image, free of charge."""
     page.goto("/")
     key = site.account(credits=1)
-    use_key(page, key)
+    use_account(page, key)
     add_file(page, photographed(), "photo.png", "jpeg")
     caption = page.locator("#effect figcaption span").last
     expect(caption).to_have_text(re.compile(r"^jpeg: this part has \d"))
@@ -130,15 +128,15 @@ def test_the_quality_shows_its_effect(page: Page, site: Running, keep: Save) -> 
     keep(page, "landing-effect")
     page.locator("#target").select_option("png")
     expect(page.locator("#effect")).to_be_hidden()
-    expect(page.locator("#balance")).to_have_text("1 credit")
+    expect(page.locator("#access strong")).to_have_text("1 credit")
 
 
 def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> None:
-    page.goto("/")
-    use_key(page, site.account(credits=2))
+    use_account(page, site.account(credits=2))
     image = Image.new("RGB", (400, 200), "white")
     image.paste("red", (100, 50, 300, 150))
     entry = add_file(page, saved_image(image, "PNG"), "drawing.png", "bmp")
+    open_options(entry)
     entry.get_by_role("button", name="Crop").click()
     entry.locator(".cropper").scroll_into_view_if_needed()
     box = entry.locator(".cropper .pair").bounding_box()
@@ -164,8 +162,7 @@ def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> 
 
 
 def test_an_option_that_is_a_file(page: Page, site: Running) -> None:
-    page.goto("/")
-    use_key(page, site.account(credits=2))
+    use_account(page, site.account(credits=2))
     entry = add_file(page, saved_image(Image.new("RGB", (400, 200), "white"), "PNG"), "drawing.png", "bmp")
     page.locator('[data-name="watermark"] > summary').click()
     logo = saved_image(Image.new("RGB", (100, 100), "red"), "PNG")
@@ -182,8 +179,7 @@ def test_an_option_that_is_a_file(page: Page, site: Running) -> None:
 
 def compared(page: Page, site: Running) -> Locator:
     """Before and after of a red image of 2000 x 1000 pixels, which becomes gray."""
-    page.goto("/")
-    use_key(page, site.account(credits=1))
+    use_account(page, site.account(credits=1))
     entry = add_file(page, saved_image(Image.new("RGB", (2000, 1000), "red"), "PNG"), "wide.png", "webp")
     page.locator('[data-name="color"] > summary').click()
     page.locator("#all-color_space").select_option("gray")
@@ -201,7 +197,7 @@ def shown_colors(figure: Locator) -> list[str]:
     return ["red" if pixel[0] > pixel[1] + 50 else "gray" for pixel in pixels if isinstance(pixel, tuple)]
 
 
-def test_comparison_by_mouse_keyboard_and_zoom(page: Page, site: Running, keep: Save) -> None:
+def test_comparison_by_mouse_accountboard_and_zoom(page: Page, site: Running, keep: Save) -> None:
     figure = compared(page, site)
     slider, pair = figure.get_by_role("slider"), figure.locator(".pair")
     assert shown_colors(figure) == ["red", "gray"]
@@ -285,12 +281,12 @@ def test_accessibility_of_a_result(
     context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"), color_scheme=scheme)
     page = context.new_page()
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto("/")
-    use_key(page, site.account(credits=2))
+    use_account(page, site.account(credits=2))
     for name in ("one.png", "two.png"):
         entry = add_file(page, photographed(), name, "jpeg")
     convert(page)
     expect(page.locator("#total")).to_contain_text("2 files")
+    open_options(entry)
     entry.get_by_role("button", name="Compare").click()
     expect(entry.locator(".comparison")).to_be_visible()
     keep(page, f"landing-result-{scheme}-{width}")
@@ -307,8 +303,7 @@ def test_accessibility_of_a_result(
 
 def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
     """The options of the pair are fields in groups; those that differ from their defaults are sent."""
-    page.goto("/")
-    use_key(page, site.account(credits=3))
+    use_account(page, site.account(credits=3))
     entry = add_file(page, sample("heic"), "photo.heic", "jpeg")
     declared = site.request("GET", "/formats/heic/jpeg").json()["data"]["options"]["properties"]
     fields = page.locator("#options .options").locator("input, select")
@@ -343,7 +338,7 @@ def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
     expect(quality).to_have_value("7")
     page.locator("#target").select_option("png")
     expect(page.locator("#losses")).to_have_text("")
-    expect(page.locator('[data-name="quality"]')).to_be_visible()
+    expect(page.locator('#options [data-name="quality"]')).to_be_visible()
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ class ConvertOptions(TypedDict, total=False):
 
     export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
-    # Several results instead of one: a list of objects, each with `output_format`, options and a `name`.
+    # Multiple outputs instead of one: a list of objects, each with `output_format`, options and a `name`.
     outputs: tuple[Mapping[str, Any], ...]
     preset: str  # The preset of the account whose fields the request uses, unless it has its own.
     # The name of the result: text with the fields {name}, of the upload without its extension, {ext}, {format}, …
@@ -83,7 +83,7 @@ class ConvertOptions(TypedDict, total=False):
     scale: str  # Size in percent of the image, 1% to 1000%, where no `width` or `height` is given.
     dpr: float  # Device pixel ratio, which multiplies `width` and `height`.
     max_pixels: int  # Most pixels of the resized image, width x height.
-    # Where a text has the pictures of its source: inside, as data, nowhere, or beside it in a ZIP.
+    # Where a text has the images of its source: inside, as data, nowhere, or beside it in a ZIP.
     images: Literal["embed", "drop", "zip"]
     sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
     ocr: bool  # Recognizes the text of pages that have none.

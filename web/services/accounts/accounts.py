@@ -46,8 +46,8 @@ _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 class Account(StoredAccount):
     """The authenticated account of a request, as of its arrival, and the id of the API key used.
 
-    `tier` is its plan with its own limits. `client` is the network address of a client that uses the account of all
-    trial conversions, else empty.
+    `tier` is its plan with its own limits. `client` is the network address, or the account, for which the account of
+    all trial conversions is used, else empty.
     """
 
     tier: Plan = field(kw_only=True)

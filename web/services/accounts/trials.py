@@ -4,12 +4,19 @@ One account, which no one can sign in to, pays for all of them. It gets its cred
 In the job queue, each address is a tenant of its own, and each job has a process of its own.
 """
 
+import asyncio
+import json
 import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from config.pricing import (
     DAY,
     FREE_CREDITS,
+    PREVIEWS_PER_ACCOUNT,
+    REFUNDED_TRIALS,
     TRIAL_CREDITS_PER_DAY,
     TRIAL_PREVIEWS_PER_ADDRESS,
 )
@@ -60,33 +67,51 @@ class Trials:
 
     async def remaining(self, address: str) -> int:
         """Returns how many trial conversions the address has left."""
-        return (await self._limiter.peek(*self._address_limit(address))).remaining if self.per_day else 0
+        return (await self._limiter.peek(*await self._address_limit(address))).remaining if self.per_day else 0
 
     async def check(self, address: str) -> None:
         """Raises TrialsUsed if the address has no trial conversion left, and RateLimited if there are none."""
         self.check_offered()
-        _check(await self._limiter.peek(*self._address_limit(address)))
+        self._check(await self._limiter.peek(*await self._address_limit(address)))
 
     def check_offered(self) -> None:
         """Raises RateLimited if this server has no trials."""
         if not self.per_day:
             raise RateLimited("This server converts nothing without an account.", retry_after=DAY, reason="trials")
 
-    async def count(self, address: str) -> int:
-        """Counts a trial conversion, and returns how many are left. Raises TrialsUsed."""
-        return _check(await self._limiter.hit(*self._address_limit(address))).remaining
+    @asynccontextmanager
+    async def counted(self, address: str) -> AsyncIterator[int]:
+        """Counts the trial conversion of the block, unless it fails, and yields how many are left. Raises TrialsUsed.
 
-    async def count_preview(self, address: str) -> None:
-        """Counts a preview or an inspection. Raises RateLimited."""
-        status = await self._limiter.hit(f"trials:previews:{address}", TRIAL_PREVIEWS_PER_ADDRESS, DAY)
+        Of the failures of a day, only some are not counted, so that nobody converts broken files for ever.
+        """
+        status = self._check(await self._limiter.hit(*await self._address_limit(address)))
+        try:
+            yield status.remaining
+        except BaseException:
+            await asyncio.shield(self._limiter.hit(*_refund_limit(address)))
+            raise
+
+    async def _address_limit(self, address: str) -> tuple[str, int, int]:
+        """Returns the key, the number of conversions and the seconds of their window for the rate limiter."""
+        refunds = await self._limiter.peek(*_refund_limit(address))
+        return f"trials:conversions:{address}", self.per_day + refunds.limit - refunds.remaining, DAY
+
+    def _check(self, status: RateLimitStatus) -> RateLimitStatus:
+        if not status.allowed:
+            message = f"The {self.per_day} trial conversions of a day are used up."
+            raise TrialsUsed(message, status.retry_after, status)
+        return status
+
+    async def count_preview(self, address: str, signed_in: Account | None = None) -> None:
+        """Counts a preview or an inspection for the account that is signed in, or the address. Raises RateLimited."""
+        key = f"trials:previews:{signed_in.id if signed_in else address}"
+        limit = PREVIEWS_PER_ACCOUNT if signed_in else TRIAL_PREVIEWS_PER_ADDRESS
+        status = await self._limiter.hit(key, limit, DAY)
         if not status.allowed:
             raise RateLimited(
                 "No more previews today.", retry_after=status.retry_after, reason="previews", limit=status
             )
-
-    def _address_limit(self, address: str) -> tuple[str, int, int]:
-        """Returns the key, the number of conversions and the seconds of their window for the rate limiter."""
-        return f"trials:conversions:{address}", self.per_day, DAY
 
 
 def credits_used_up() -> TrialsUsed:
@@ -106,19 +131,19 @@ class TrialResult(Flat):
 
 
 def trial_result(request: ConversionRequest, outcome: Outcome, remaining: int) -> TrialResult:
-    """Describes the result of a trial conversion, with as many warnings as fit into a header."""
-    warnings = tuple(replace(one, message=one.message[:_MAX_MESSAGE]) for one in outcome.warnings[:_MAX_WARNINGS])
+    """Describes the result of a trial conversion."""
     reduction = reduction_percent(request.size, outcome)
-    return TrialResult(
-        request.context.input_format, request.size, replace(outcome, warnings=warnings), reduction, remaining
-    )
+    return TrialResult(request.context.input_format, request.size, outcome, reduction, remaining)
 
 
-def _check(status: RateLimitStatus) -> RateLimitStatus:
-    if not status.allowed:
-        message = f"The {status.limit} trial conversions of a day are used up."
-        raise TrialsUsed(message, status.retry_after, status)
-    return status
+def header_text(result: Mapping[str, Any]) -> str:
+    """A result as JSON, with as many warnings as fit into a header."""
+    warnings = [{**one, "message": one["message"][:_MAX_MESSAGE]} for one in result["warnings"][:_MAX_WARNINGS]]
+    return json.dumps({**result, "warnings": warnings})
+
+
+def _refund_limit(address: str) -> tuple[str, int, int]:
+    return f"trials:refunds:{address}", REFUNDED_TRIALS, DAY
 
 
 def _open_account(transaction: Transaction) -> tuple[accounts.StoredAccount, Key]:

@@ -126,11 +126,15 @@ def reserve(
     *,
     owner: ServerInstance,
 ) -> Hold:
-    """Holds credits. Raises NoCredits, and InvalidKey if the key is no longer valid."""
+    """Holds credits. Raises NoCredits, and InvalidKey if the key is no longer valid.
+
+    The key is empty in a session that was opened by email.
+    """
     try:
-        return ledger.reserve(transaction, account, amount, owner, hold_id, key_id)
+        return ledger.reserve(transaction, account, amount, owner, hold_id, key_id or None)
     except NoCredits:
-        api_keys.check_valid(transaction, account, key_id)
+        if key_id:
+            api_keys.check_valid(transaction, account, key_id)
         raise
 
 

@@ -190,7 +190,9 @@ class Conversions:
         """Returns the steps of the conversion. Raises ConversionError if there is none, or an option is invalid."""
         if request.tool is not None:  # tools raise their own error for input formats that they do not support
             inputs = request.uploads[: len(request.uploads) - len(request.file_names)]
-            self._registry.tools[request.tool].check([_known_format(upload) for upload in inputs])
+            tool = self._registry.tools[request.tool]
+            tool.check([_known_format(upload) for upload in inputs])
+            tool.check_files(request.file_names)
         request.context.input_format = request.uploads[0].format.name
         plan = plan_request(self._registry, request)
         request.context.set_plan(plan.plans[0])
@@ -208,8 +210,9 @@ class Conversions:
         return await self._idempotency.find(request.idempotency, request.parameters(target), request.contents)
 
     def target(self, request: ConversionRequest) -> str:
-        """Returns the canonical name of the output format, before files are fetched. Raises UnsupportedConversion."""
+        """Returns the canonical name of the output format, before files are fetched. Raises ConversionError."""
         if request.tool is not None:
+            self._registry.tools[request.tool].check_files(request.file_names)
             return request.target
         return target_of(self._registry, request.target, request.outputs)
 

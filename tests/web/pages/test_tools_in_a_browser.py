@@ -1,0 +1,159 @@
+"""The pages of tools, and many files, in a real browser. Screenshots are saved in the folder given by --screenshots."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, FilePayload, Page, Request, expect
+
+from tests.support.browser import sign_in, use_account, violations
+from tests.support.samples.generated import sample
+from tests.support.samples.pdf_documents import document, opened, page_texts
+from tests.support.servers.in_process import Running
+
+pytestmark = pytest.mark.slow
+
+Save = Callable[[Page, str], None]
+
+
+def payload(name: str, content: bytes) -> FilePayload:
+    return FilePayload(name=name, mimeType="", buffer=content)
+
+
+def saved_pdf(page: Page) -> bytes:
+    with page.expect_download() as found:
+        page.get_by_role("link", name="Download").click()
+    return found.value.path().read_bytes()
+
+
+def test_pages_are_organized_by_keyboard(page: Page, site: Running, keep: Save) -> None:
+    """Pages of a PDF and an image are moved, turned, repeated and deleted; the run costs one credit."""
+    sign_in(page, site.account(credits=3))
+    page.goto("/tools/arrange-pdf")
+    page.locator("#file").set_input_files([payload("a.pdf", document("a", 3)), payload("b.png", sample("png"))])
+    pages = page.locator("#files > li")
+    expect(pages).to_have_count(4)
+    pages.nth(2).get_by_role("button").focus()
+    page.keyboard.press("Alt+ArrowLeft")
+    page.keyboard.press("Alt+ArrowLeft")
+    expect(page.locator("#message")).to_have_text("Page 1 of 4.")
+    page.get_by_role("button", name="Rotate").press("Enter")
+    page.get_by_role("button", name="Insert blank").press("Enter")
+    pages.nth(2).get_by_role("button").focus()
+    page.keyboard.press("Delete")
+    assert [text.strip() for text in pages.all_inner_texts()] == [
+        "1. a.pdf, page 3",
+        "2. Blank page",
+        "3. a.pdf, page 2",
+        "4. b.png",
+    ]
+    expect(pages.locator("canvas")).to_have_count(3)
+    expect(page.locator("#cost")).to_have_text("Costs 1 credit of 3.")
+    page.locator("#run").press("Enter")
+    expect(page.locator("#result-name")).to_have_text("arranged.pdf")
+    page.locator("#run").click(force=True)  # nothing has changed
+    expect(page.locator("#access strong")).to_have_text("2 credits")
+    keep(page, "tool-organized")
+    assert violations(page) == []
+    made = saved_pdf(page)
+    assert [one.get("/Rotate", 0) for one in opened(made).pages] == [90, 0, 0, 0]
+    assert [text.strip() for text in page_texts(made)] == ["a page 3", "", "a page 2", ""]
+
+
+def test_tools_are_found_by_synonyms(page: Page) -> None:
+    page.goto("/")
+    found = page.locator(".tools li:visible a")
+    for query, name in (("combine", "Merge PDFs"), ("make smaller", "Compress a PDF")):
+        page.locator("#tool-search").fill(query)
+        assert name in found.all_inner_texts()
+    page.locator("#tool-search").fill("word to pdf")
+    expect(found).to_have_text("Convert DOCX to PDF")
+    found.click()
+    expect(page.locator("#target")).to_have_value("pdf")
+    page.locator("#tool-search").fill("nothing of the kind")
+    expect(page.locator("#no-tool")).to_be_visible()
+
+
+@pytest.mark.long
+def test_areas_are_chosen_on_the_page(page: Page, site: Running, keep: Save) -> None:
+    sign_in(page, site.account(credits=1))
+    page.goto("/tools/redact-pdf")
+    page.locator("#file").set_input_files([payload("a.pdf", document("a", 2))])
+    page.get_by_role("button", name="Choose boxes on the page").click()
+    page.get_by_label("Page", exact=True).fill("2")
+    page.keyboard.press("Tab")
+    frame = page.locator("#picker .pair")
+    expect(frame).to_be_visible()
+    frame.scroll_into_view_if_needed()
+    box = frame.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2, steps=3)
+    page.mouse.up()
+    page.get_by_role("button", name="Add this area").click()
+    keep(page, "tool-redacted")
+    assert violations(page) == []
+    page.locator("#run").click()
+    expect(page.locator("#result")).to_be_visible()
+    assert [text.strip() for text in page_texts(saved_pdf(page))] == ["a page 1", ""]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_twenty_mixed_files_become_one_pdf(
+    browser: Browser, site: Running, keep: Save, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    """Two clicks: run and download; the files are dropped in their order."""
+    context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"), color_scheme=scheme)
+    page = context.new_page()
+    page.set_viewport_size({"width": width, "height": 844})
+    sign_in(page, site.account(credits=20))
+    page.goto("/tools/arrange-pdf")
+    kinds = ("png", "jpeg", "heic", "pdf", "txt")
+    content = {kind: b"words" if kind == "txt" else sample(kind) for kind in kinds}
+    page.locator("#file").set_input_files(
+        [payload(f"{number}.{kinds[number % 5]}", content[kinds[number % 5]]) for number in range(20)]
+    )
+    expect(page.locator("#files > li")).to_have_count(20)
+    expect(page.locator("#cost")).to_have_text("Costs 5 credits of 20.")
+    page.locator("#run").click()
+    expect(page.locator("#result")).to_be_visible(timeout=120_000)
+    keep(page, f"tool-twenty-{scheme}-{width}")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert len(opened(saved_pdf(page)).pages) == 20
+    expect(page.locator("#access strong")).to_have_text("15 credits")
+    context.close()
+
+
+@pytest.mark.long
+def test_sixty_files(page: Page, site: Running, keep: Save) -> None:
+    """Few requests, low rows, the suggested targets, and nothing is lost by a reload."""
+    use_account(page, site.account(credits=60))
+    sent: list[Request] = []
+    page.on("request", lambda request: sent.append(request))
+    kinds = ("png", "jpeg", "heic", "webp", "svg", "pdf")
+    page.locator("#file").set_input_files(
+        [payload(f"{number:02}.{kinds[number % 6]}", sample(kinds[number % 6])) for number in range(60)]
+    )
+    rows = page.locator("#files > li")
+    expect(rows).to_have_count(60)
+    page.wait_for_load_state("networkidle")
+    assert len([request for request in sent if not request.url.startswith("blob:")]) <= 45
+    assert all(row.evaluate("row => row.offsetHeight") <= 70 for row in rows.all())
+    page.locator("#convert").click()
+    expect(page.locator("#total")).to_contain_text("60 files", timeout=120_000)
+    assert len([request for request in sent if request.url.endswith("/try/convert")]) < 60 + 45
+    assert {text.rpartition("→ ")[2].partition(",")[0] for text in page.locator(".sizes").all_inner_texts()} == {
+        "webp",
+        "jpeg",
+        "png",
+        "docx",
+    }
+    keep(page, "landing-sixty")
+    page.reload()
+    expect(page.locator(".recent li")).to_have_count(5)
+    page.goto("/dashboard/files")
+    expect(page.locator(".stored li")).to_have_count(24)
+    assert violations(page) == []
