@@ -7,7 +7,8 @@
 #   sh config/setup.sh video    also installs PyAV, which reads and writes clips
 #   sh config/setup.sh ocr      also installs Tesseract, which recognizes text
 #   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
-#   sh config/setup.sh cluster mcp sign video ocr office  installs all of these
+#   sh config/setup.sh browser  also installs Chromium, which shows pages of HTML
+#   sh config/setup.sh cluster mcp sign video ocr office browser  installs all of these
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -38,8 +39,9 @@ libreoffice-impress-nogui  reads and writes presentations, and reads drawings
 libreoffice-math-nogui     draws formulas
 fonts-crosextra-carlito    draws text in Calibri
 fonts-crosextra-caladea    draws text in Cambria'
+browser_packages='
+chromium-headless-shell  shows pages of HTML with their scripts'
 test_packages='
-chromium-headless-shell  opens the web pages
 djvulibre-bin            reads and writes DjVu
 libheif-examples         reads HEIC independently
 libjxl-tools             reads and writes JPEG XL independently
@@ -71,15 +73,16 @@ for part; do
         ;;
     ocr) packages="$packages$ocr_packages" ;;
     office) packages="$packages$office_packages" ;;
+    browser) packages="$packages$browser_packages" ;;
     test)
-        packages="$packages$ocr_packages$office_packages$test_packages"
+        packages="$packages$ocr_packages$office_packages$browser_packages$test_packages"
         extra="[test]"
         locks=config/requirements-test.lock
         # Most of what is installed is never loaded. What is loaded, the tests compile.
         export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
         ;;
     *)
-        echo "setup: $part is none of cluster, mcp, sign, video, ocr, office and test" >&2
+        echo "setup: $part is none of cluster, mcp, sign, video, ocr, office, browser and test" >&2
         exit 2
         ;;
     esac

@@ -33,6 +33,7 @@ from engine.encodings import decode_text as decode_text
 from engine.errors import ConversionError as ConversionError
 from engine.errors import CorruptInput as CorruptInput
 from engine.errors import InvalidOption as InvalidOption
+from engine.errors import OutOfMemory as OutOfMemory
 from engine.errors import StepFailed as StepFailed
 from engine.errors import TimedOut as TimedOut
 from engine.errors import TooLarge as TooLarge
@@ -75,6 +76,13 @@ from engine.media import ImageMetadata as ImageMetadata
 from engine.media import ImageRequest as ImageRequest
 from engine.media import ImageSource as ImageSource
 from engine.media import Raster as Raster
+from engine.network import MAX_REQUESTS as MAX_REQUESTS
+from engine.network import MAX_SENT as MAX_SENT
+from engine.network import FetchedPage as FetchedPage
+from engine.network import Network as Network
+from engine.network import WebRequest as WebRequest
+from engine.network import WebResponse as WebResponse
+from engine.network import same_origin as same_origin
 from engine.options import Inherited as Inherited
 from engine.options import InputFile as InputFile
 from engine.options import InputNames as InputNames

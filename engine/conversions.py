@@ -16,6 +16,7 @@ from engine.capabilities import TargetCapabilities
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import AnyFormat, FileFormat, Format
 from engine.options import (
+    NETWORK,
     NO_OPTIONS,
     InputFile,
     Option,
@@ -101,6 +102,9 @@ class Conversion(Generic[S, T]):
     restores: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
+    uses_network: bool = False
+    keeps_program: bool = False
+    chosen_by: frozenset[str] = frozenset()
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with the options that it has; ignores others. Reduces a raster to what the target holds."""
@@ -108,7 +112,8 @@ class Conversion(Generic[S, T]):
         capabilities = self.capabilities_for(options)
         if capabilities is not None:
             reduced = reduced.converted_for(capabilities)
-        return self.run(reduced, **arguments(self.groups, self.options.keys() - {MAX_BYTES}, options))
+        given = arguments(self.groups, self.options.keys() - {MAX_BYTES}, options)
+        return self.run(reduced, **given, **({NETWORK: options.get(NETWORK)} if self.uses_network else {}))
 
     def capabilities_for(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
@@ -136,23 +141,26 @@ def conversion(
     in_dry_run: bool = False,
     reduces: bool = False,
     restores: bool = False,
+    keeps_program: bool = False,
+    chosen_by: frozenset[str] = frozenset(),
 ) -> Callable[[Callable[Concatenate[S, P], T | EncodedFile]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`, which can return an EncodedFile.
 
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
     `terminal` step can only be the last of a path, such as one to pixels on a PDF page; so can an encoder with
     `capabilities`: pixels are not encoded to be read again. `programs` are the paths of programs the step runs; the
-    sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: the
-    process of the step takes no tasks but those of its plugin's TEMPLATE and of one account, or without a TEMPLATE only
-    one, as do plans with `programs`. An encoder declares what its target `holds`;
+    sandbox allows no others. `keeps_program`: it goes on for the next tasks of the account. `memory` is the peak in
+    bytes per pixel. `isolated`: the process of the step takes no tasks but those of its plugin's TEMPLATE and of one
+    account, or without a TEMPLATE only one, as do plans with `programs`. An encoder declares what its target `holds`;
     the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
     steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
     the pixels. `reduces`: the decoder uses the options of transforms only to decode no more pixels than they need.
-    `restores`: the result can be a file of someone else with all its bytes, also those of which its reader warns.
+    `restores`: the result can be a file of someone else, with all its bytes. Of several steps between two formats, an
+    option chooses the one that is `chosen_by` its value, such as `renderer=print`.
     """
 
     def declare(run: Callable[Concatenate[S, P], T | EncodedFile]) -> Conversion[S, T]:
-        options, groups, _ = read_parameters(run)
+        options, groups, _, uses_network = read_parameters(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
         return Conversion(
@@ -172,6 +180,9 @@ def conversion(
             restores=restores,
             options=options,
             groups=groups,
+            uses_network=uses_network,
+            keeps_program=keeps_program,
+            chosen_by=chosen_by,
         )
 
     return declare
@@ -238,7 +249,7 @@ def transform(
     """
 
     def declare(run: Callable[Concatenate[T, P], T | EncodedFile]) -> Transform[T]:
-        options, groups, _ = read_parameters(run)
+        options, groups, _, _ = read_parameters(run)
         return Transform(
             name=run.__name__,
             format=format,
@@ -433,7 +444,7 @@ def tool(
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
-        parameters, groups, names_parameter = read_parameters(run)
+        parameters, groups, names_parameter, _ = read_parameters(run)
         files = {name: option.file for name, option in parameters.items() if option.file is not None}
         return Tool(
             name=name,

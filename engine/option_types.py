@@ -122,7 +122,8 @@ Scale: TypeAlias = Annotated[
     Field(
         pattern=r"^\s*([1-9]\d{0,2}|1000)(\.\d{1,4})?\s*%\s*$",
         examples=["50%"],
-        description="Size in percent of the image, 1% to 1000%, where no `width` or `height` is given.",
+        description="Size in percent of the image, 1% to 1000%, where no `width` or `height` is given; of what a "
+        "browser prints, 10% to 200%.",
     ),
 ]
 Dpr: TypeAlias = Annotated[
@@ -184,6 +185,14 @@ PageSize: TypeAlias = Annotated[
 ]
 Landscape: TypeAlias = Annotated[bool, Field(description="Whether the pages are wider than high.")]
 Margin: TypeAlias = Annotated[float, Field(ge=0, le=200, description="Distance to the edges of the page in mm.")]
+Bookmarks: TypeAlias = Annotated[bool, Field(description="Whether headings become the outline of a PDF.")]
+Renderer: TypeAlias = Annotated[
+    Literal["auto", "print", "browser"],
+    Field(
+        description="What lays out a page of HTML: a browser, which also runs its scripts, or `print`, which has all "
+        "of CSS for pages. `auto` is the browser where one is installed."
+    ),
+]
 FontSize: TypeAlias = Annotated[
     float, Field(ge=4, le=72, examples=[14], description="Size of text in points; headings are larger in proportion.")
 ]

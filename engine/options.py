@@ -24,6 +24,7 @@ OptionValues: TypeAlias = Mapping[str, OptionValue]
 """The values of options by name, as they travel from a request to the steps of a task."""
 
 NO_OPTIONS: OptionValues = {}
+NETWORK = "network"
 
 M = TypeVar("M")
 
@@ -328,12 +329,14 @@ class Parameters(NamedTuple):
     """The keyword-only parameters of a step.
 
     `options` has the options by name, those in groups and files among them; `groups` the parameters that group several
-    options in a dataclass; `names` the parameter that receives the names of the input files, if there is one.
+    options in a dataclass; `names` the parameter that receives the names of the input files, if there is one. With
+    `uses_network`, there is the parameter NETWORK, whose value the executor provides.
     """
 
     options: dict[str, Option]
     groups: dict[str, type[Any]]
     names: str | None
+    uses_network: bool
 
 
 def read_parameters(function: Callable[..., Any]) -> Parameters:
@@ -349,10 +352,10 @@ def read_parameters(function: Callable[..., Any]) -> Parameters:
     found = [
         option
         for name, (parameter, kind) in keywords.items()
-        if name != names
+        if name not in (names, NETWORK)
         for option in (_read_group(kind) if name in groups else [_read_option(name, parameter.default, kind)])
     ]
-    return Parameters({option.name: option for option in found}, groups, names)
+    return Parameters({option.name: option for option in found}, groups, names, NETWORK in keywords)
 
 
 def arguments(groups: Mapping[str, type[Any]], declared: Iterable[str], options: OptionValues) -> dict[str, Any]:

@@ -186,9 +186,12 @@ class Plan:
     def own_process(self) -> bool:
         """Whether the task needs a new process, which ends after it: for a program, or an isolated step.
 
-        Not for one whose plugin file has a template: that has processes of its own, each for tasks of one account.
+        Not for one whose plugin file has a template, or whose program is kept: those have processes of their own, each
+        for tasks of one account.
         """
-        return bool(self.programs) or any(step.isolated and not template_of(step) for step in self._executed)
+        others = [step for step in self._executed if not (isinstance(step, Conversion) and step.keeps_program)]
+        has_program = any(step.programs for step in others if isinstance(step, Conversion | Tool))
+        return has_program or any(step.isolated and not template_of(step) for step in others)
 
     @cached_property
     def modules(self) -> frozenset[str]:
@@ -250,7 +253,7 @@ def _path_text(source: FileFormat, path: Conversions) -> str:
 
 def _left(names: frozenset[str], path: Conversions, transformed: Mapping[AnyFormat, frozenset[str]]) -> frozenset[str]:
     """The names of options that have no effect on the path, whose formats have options of transforms."""
-    steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
+    steps = (step.options.keys() | step.chosen_by for index, step in enumerate(path) if _has_effect(path, index))
     return names & _excluded(path) | names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
 
 

@@ -64,6 +64,8 @@ class Registry:
                 continue
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
+        steps = chain.from_iterable(plugin.conversions for plugin in self.plugins)
+        self._choosing = frozenset(choice.partition("=")[0] for step in steps for choice in step.chosen_by)
         self.templates = self._find_templates()
         """MODULES of the plugin files by their TEMPLATE: first those without one, then those that most steps have."""
         self.tools = {
@@ -215,7 +217,8 @@ class Registry:
         known = self.options
         options = options or {}
         asked = frozenset(name for name in options if name not in known or options[name] != known[name].default)
-        plan = self._plan_with(plan, asked.union(file_names))
+        choices = (f"{name}={options[name]}" for name in asked & self._choosing)
+        plan = self._plan_with(plan, asked.union(file_names, choices))
         if not validated:
             plan.check(options)
         return plan.with_transforms(options)

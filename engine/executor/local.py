@@ -20,12 +20,14 @@ from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
 from engine.executor import preload, tasks
 from engine.executor.disk_quota import INTERVAL, BaseFolder, watch_quotas
 from engine.executor.forkserver import ForkServer, task_environment
+from engine.executor.network_server import serve
 from engine.executor.pool import Worker, WorkerPool
-from engine.executor.task_time import TaskTime
+from engine.executor.task_time import LONG, LONG_OF_PROGRAM, TaskTime
 from engine.executor.tasks import Request, Task, TaskLimits, TaskResult
 from engine.executor.templates import kill_group
 from engine.executor.worker import run_worker
 from engine.executor.worker_process import PID, WorkerProcess, open_files
+from engine.network import Fetch
 from engine.registry import load_registry
 
 JOBS_PER_PROCESS = 1000
@@ -108,7 +110,7 @@ class SingleWorker:
         except OSError as error:
             raise ExecutorUnavailable("No process can be started for the conversion.") from error
         if pid == 0:
-            run_worker(remote_connection.fileno(), folder, prepare)
+            run_worker(remote_connection.fileno(), folder, prepare, preload.programs_of(self._modules))
         remote_connection.close()
         connection.setblocking(False)
         status.setblocking(False)
@@ -125,11 +127,13 @@ class SingleWorker:
         os.environ.clear()
         os.environ.update(environment)
         ctypes.CDLL(None).mallopt(_ARENA_MAX, int(environment["MALLOC_ARENA_MAX"]))
-        network = sandbox.enter_network_namespace(self._layers)
+        namespace = sandbox.enter_network_namespace(self._layers)
         preload.import_modules(self._modules)
         address_space = sandbox.address_space()
         path_rules = sandbox.allowed_path_rules(load_registry().programs)
-        return network | sandbox.apply_layers(self._layers, parent, path_rules, folder), address_space
+        several = bool(preload.programs_of(self._modules))
+        layers = sandbox.apply_layers(self._layers, parent, path_rules, folder, several_processes=several)
+        return namespace | layers, address_space
 
 
 def _reap(process: WorkerProcess, status: socket.socket) -> None:
@@ -149,6 +153,8 @@ class LocalExecutor:
     The tasks of one account can share the memory of a process; tasks of two accounts never do. `pool` replaces the
     worker processes that the other parameters describe.
 
+    Tasks that make requests do so by `fetch`; without it, they make none.
+
     While fewer tasks run than there are `cores`, other processes assist one that draws pages. They end when a task
     comes, which then has the cores and the memory; the process that leads goes on alone.
     """
@@ -161,10 +167,12 @@ class LocalExecutor:
         *,
         pool: WorkerPool | SingleWorker | None = None,
         cores: int = 1,
+        fetch: Fetch | None = None,
     ) -> None:
         self.pool = pool or WorkerPool(ForkServer(layers), workers, jobs_per_process)
         self._slots = asyncio.Semaphore(workers)
         self._cores = cores
+        self._fetch = fetch
         self._tasks = 0  # The number of tasks that run or wait.
         self._assistants = set[asyncio.Task[None]]()
 
@@ -188,7 +196,7 @@ class LocalExecutor:
         self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
     ) -> TaskResult:
         """Runs a task of an account. Raises ConversionError. Cancelling kills the process."""
-        time = TaskTime(limits)
+        time = TaskTime(limits, LONG_OF_PROGRAM if task.runs_programs else LONG)
         for one in self._assistants:
             one.cancel()
         self._tasks += 1
@@ -221,9 +229,11 @@ class LocalExecutor:
                 os.lseek(output, 0, os.SEEK_SET)
             with suppress(NotStarted):
                 async with self.pool.worker(account, own_process=task.own_process, template=task.template) as worker:
-                    request = Request(account, limits, worker.final, task)
-                    with time.running(worker.process, children=task.own_process):
-                        reply = await send_request(worker, request, [*descriptors, *shared])
+                    worker.keeps_program = task.runs_programs
+                    children = task.own_process or task.runs_programs
+                    with self._network(task) as connections, time.running(worker.process, children=children):
+                        request = Request(account, limits, worker.final, task, has_network=bool(connections))
+                        reply = await send_request(worker, request, [*descriptors, *shared], connections)
                     result, reusable = tasks.parse_result(reply)
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
@@ -231,6 +241,21 @@ class LocalExecutor:
                     worker.succeeded = reusable and not time.is_long
                     return result
         raise ExecutorUnavailable("No process can be started for the conversion.")
+
+    @contextmanager
+    def _network(self, task: Task) -> Iterator[list[int]]:
+        """The descriptor by which a task makes requests, which are answered during the block; none if it makes none."""
+        if self._fetch is None or task.page is None:
+            yield []
+            return
+        own, remote = socket.socketpair()
+        own.setblocking(False)
+        serving = asyncio.create_task(serve(own, self._fetch))
+        try:
+            with remote:
+                yield [remote.fileno()]
+        finally:
+            serving.cancel()
 
     @asynccontextmanager
     async def _assisted(
@@ -286,8 +311,13 @@ class NotStarted(Exception):
     """The worker process ended before it read a file of the task, so that another can run the task."""
 
 
-async def send_request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
-    """Returns the worker's reply. Raises ConversionError if it ends without one, and NotStarted."""
+async def send_request(
+    worker: Worker, request: Request, descriptors: list[int], connections: Sequence[int] = ()
+) -> bytes:
+    """Returns the worker's reply. Raises ConversionError if it ends without one, and NotStarted.
+
+    The worker gets the descriptors of files, and after them those of `connections`.
+    """
     process = worker.process
     loop = asyncio.get_running_loop()
     watch = partial(watch_quotas, process, request.limits, worker.initial[0])
@@ -296,7 +326,7 @@ async def send_request(worker: Worker, request: Request, descriptors: list[int])
     reply = b""
     try:
         with suppress(ConnectionError):
-            socket.send_fds(process.connection, [request.encode()], descriptors)
+            socket.send_fds(process.connection, [request.encode()], [*descriptors, *connections])
             # One byte more than a reply can have: a longer message is unreadable.
             reply = await loop.sock_recv(process.connection, tasks.MAX_MESSAGE + 1)
         if not reply:

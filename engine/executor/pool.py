@@ -29,6 +29,7 @@ PAUSE = 0.05  # seconds after its latest task until a worker is examined and sto
 UNEXAMINED_JOBS = 10  # tasks in a row without a pause after which a worker is examined, too
 MAX_AGE = 600.0  # seconds since the first task
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first task
+MAX_GROWTH_OF_PROGRAM = 512 << 20  # the same with a program that is kept
 _USUAL_MEMORY = 4 << 20  # bytes that a worker does not share with its fork server after a small task
 SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
@@ -38,7 +39,8 @@ class Worker:
     """A worker process that is bound to an account, a fork of a template.
 
     `final` marks its last task. `succeeded` is set when that task has replied with a success and left its process as it
-    was; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined.
+    was; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined. One that
+    `keeps_program` has a folder of it.
     """
 
     process: WorkerProcess
@@ -51,6 +53,7 @@ class Worker:
     succeeded: bool = False
     stopped: bool = False
     memory: int = _USUAL_MEMORY
+    keeps_program: bool = False
     expiry: asyncio.TimerHandle | None = None
 
     def reason_to_retire(self) -> str | None:
@@ -67,16 +70,16 @@ class Worker:
         """Observes the process from outside. Returns why it cannot take another task; None if it can."""
         try:
             memory, threads = self.process.memory_and_threads()
-            if any(self.process.folder.iterdir()):
+            if len([*self.process.folder.iterdir()]) > self.keeps_program:
                 return "files are left"
         except OSError:
             return "it has ended"
         if threads > self.initial[1]:
             return "threads are left"
         growth = memory - self.initial[0]
-        if growth > MAX_GROWTH:
+        if growth > (MAX_GROWTH_OF_PROGRAM if self.keeps_program else MAX_GROWTH):
             return "its memory has grown"
-        self.memory = max(growth, _USUAL_MEMORY)
+        self.memory = max(memory if self.keeps_program else growth, _USUAL_MEMORY)
         return None if self.process.is_waiting() else "it has ended or sent a second reply"
 
 

@@ -8,7 +8,7 @@ import logging
 import pkgutil
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -128,6 +128,12 @@ def plan_ahead(registry: Registry, template: str) -> None:
     for tool in registry.tools.values():
         for source in tool.accepted if template_of(tool) == template else ():
             registry.plan([source] * tool.inputs[0], tool.target, tool.name)
+
+
+def programs_of(modules: Iterable[str]) -> list[Callable[[], None]]:
+    """The functions `start_program` of the modules that have one: each process starts a program, and keeps it."""
+    found = (getattr(importlib.import_module(module), "start_program", None) for module in sorted(modules))
+    return [function for function in found if function is not None]
 
 
 def warm_up_modules(modules: Iterable[str]) -> None:

@@ -14,6 +14,9 @@ STEP = 0.25
 LONG = 0.25
 """Seconds of CPU time after which a task has a lower priority than shorter ones."""
 
+LONG_OF_PROGRAM = 3.0
+"""The same of a task that runs a program, which can be kept only until then."""
+
 _IDLE_SHARE = 1 / 8  # share of idle time that counts: an idle process occupies a slot and memory
 
 
@@ -30,12 +33,15 @@ class Process(Protocol):
 class TaskTime:
     """Counts up to the limits of a task, in steps: seconds since its start, and CPU time since a process runs it.
 
+    After `long` seconds of CPU time, the process has a lower priority.
+
     While this process is stopped, it counts two steps at most. Otherwise, the stop of a machine would look like a task
     that exceeds its limit.
     """
 
-    def __init__(self, limits: TaskLimits) -> None:
+    def __init__(self, limits: TaskLimits, long: float = LONG) -> None:
         self._limits = limits
+        self._long = long
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
         self._process_start: float | None = None
@@ -109,7 +115,7 @@ class TaskTime:
             with suppress(OSError):  # it has ended; its part of the task, too, soon
                 self._cpu[process] = measure()
                 self._measured_at[process] = self._counted
-        if not self.is_long and sum(self._cpu.values()) >= LONG:
+        if not self.is_long and sum(self._cpu.values()) >= self._long:
             self.is_long = True
             for process in self._running:
                 process.lower_priority()

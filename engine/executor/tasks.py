@@ -19,6 +19,7 @@ from engine import memory_estimate, sandbox
 from engine.conversions import AnyConversion
 from engine.errors import ConversionError, Killed, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.media import DOCUMENT, RASTER
+from engine.network import FetchedPage
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Size, Text
 from engine.pipeline import PAGES, Seconds, Timing
@@ -85,7 +86,8 @@ class Task:
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
     bytes, by which an executor may place the task; TaskLimits has the limit. A task that `draws_pages` of a document
-    can share them with other processes.
+    can share them with other processes. One that `runs_programs` has processes below its own. One whose steps may make
+    requests has the `page` that its input was fetched from.
     """
 
     inputs: tuple[str, ...]
@@ -101,6 +103,8 @@ class Task:
     input_names: tuple[str, ...] = ()
     outputs: tuple[TaskOutput, ...] = ()
     draws_pages: bool = False
+    runs_programs: bool = False
+    page: FetchedPage | None = None
 
     @classmethod
     def of(
@@ -129,6 +133,7 @@ class Task:
             draws_pages=PAGES in options
             and any(map(_draws, plan.conversions))
             and not (plan.tool or plan.target.paged),
+            runs_programs=bool(plan.programs),
         )
 
 
@@ -157,6 +162,7 @@ def task_of(
     plan = max(plans, key=lambda plan: (plan.own_process, bool(plan.template)))
     first = outputs[0].output
     task = Task.of(plan, first.options, name, memory=memory, input_names=input_names, dry_run=dry_run)
+    task = replace(task, runs_programs=any(one.programs for one in plans))
     if len(plans) == 1 and first.name is None:
         return task
     formats: dict[int, str] = {}
@@ -197,7 +203,8 @@ class Request(NamedTuple):
     """A message to a worker process: a task of an account, as names and values without paths, or an identification.
 
     A request without a `task` asks for a sandbox self-test. The process ends after a `final` request. A process that
-    `assists` has no output; it and the one that leads have two more descriptors, those of PageSharing.
+    `assists` has no output; it and the one that leads have two more descriptors, those of PageSharing. A task that
+    `has_network` has a last one, of Network.
     """
 
     account: str
@@ -205,6 +212,7 @@ class Request(NamedTuple):
     final: bool
     task: Task | Identification | None = None
     assists: bool = False
+    has_network: bool = False
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -52,13 +52,16 @@ def main() -> None:
     preload.preload(modules)
     sandbox.compile_filters(layers)
     apply_layers = partial(_apply_layers, layers, shared_layers)
-    _Template(socket.socket(fileno=int(sys.argv[1])), base_folder, apply_layers).run()
+    programs = preload.programs_of(modules)
+    _Template(socket.socket(fileno=int(sys.argv[1])), base_folder, apply_layers, programs).run()
     remove_folder(base_folder)
 
 
-def _apply_layers(layers: Collection[str], shared: Mapping[str, bool], *arguments: Any) -> Mapping[str, bool]:
+def _apply_layers(
+    layers: Collection[str], shared: Mapping[str, bool], *arguments: Any, several_processes: bool
+) -> Mapping[str, bool]:
     """Applies the layers of a worker process. Returns which are active, also of those that it shares."""
-    return {**shared, **sandbox.apply_layers(layers, *arguments)}
+    return {**shared, **sandbox.apply_layers(layers, *arguments, several_processes=several_processes)}
 
 
 class _Child(NamedTuple):
@@ -72,7 +75,8 @@ class _Child(NamedTuple):
 class _Template:
     """Forks worker processes, each with a folder of its own, and reports their exit codes. Forks other templates.
 
-    They end when their control sockets close, or with this one. Each has a folder in `base_folder` for its workers.
+    They end when their control sockets close, or with this one. Each has a folder in `base_folder` for its workers,
+    which start its `programs`.
     """
 
     def __init__(
@@ -80,7 +84,9 @@ class _Template:
         control: socket.socket,
         base_folder: str,
         apply_layers: Callable[..., Mapping[str, bool]],
+        programs: Sequence[Callable[[], None]] = (),
     ) -> None:
+        self._programs = programs
         self._control = control
         self._base_folder = base_folder
         self._apply_layers = apply_layers
@@ -139,7 +145,8 @@ class _Template:
                 if each.status is not None:
                     os.close(each.status)
             preload.preload_template(name)
-            _Template(socket.socket(fileno=control), self._base_folder, self._apply_layers).run()
+            programs = preload.programs_of(load_registry().templates.get(name, ()))
+            _Template(socket.socket(fileno=control), self._base_folder, self._apply_layers, programs).run()
         except (FileNotFoundError, ConnectionError):
             pass  # the server has ended, and removed the base folder
         except Exception:
@@ -158,9 +165,11 @@ class _Template:
     def _run_worker(self, connection: int, status: int, folder: str) -> NoReturn:
         def prepare() -> tuple[Mapping[str, bool], int]:
             _announce(status, folder)
-            return self._apply_layers(self._pid, self._path_rules, folder), self._address_space
+            several = bool(self._programs)
+            layers = self._apply_layers(self._pid, self._path_rules, folder, several_processes=several)
+            return layers, self._address_space
 
-        run_worker(connection, folder, prepare)
+        run_worker(connection, folder, prepare, self._programs)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):

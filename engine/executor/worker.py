@@ -10,8 +10,8 @@ import select
 import socket
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
@@ -25,7 +25,8 @@ from engine.executor.several import heaviest, plan_outputs, write_outputs
 from engine.executor.tasks import Identification, PlannedOutput, Request, Task, TaskLimits, TaskOutput, TaskResult
 from engine.formats import ANY_FILE
 from engine.media import Raster
-from engine.options import OptionValues
+from engine.network import Network
+from engine.options import NETWORK, OptionValues
 from engine.page_sharing import PageSharing
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
@@ -40,17 +41,26 @@ CONNECTION = 3
 _MAX_DESCRIPTORS = 256 - CONNECTION - 1  # the process's limit on open files
 
 
-def run_worker(connection: int, folder: str, prepare: Callable[[], tuple[Mapping[str, bool], int]]) -> NoReturn:
+def run_worker(
+    connection: int,
+    folder: str,
+    prepare: Callable[[], tuple[Mapping[str, bool], int]],
+    programs: Sequence[Callable[[], None]] = (),
+) -> NoReturn:
     """Serves requests on the descriptor `connection` in `folder`, then ends this process. Closes all other descriptors.
 
     `prepare` applies the sandbox. It returns the state of each layer, and the size of the address space before it.
+    Functions start the `programs` that are kept for all tasks of the process.
     """
     try:
         os.chdir(folder)
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         layers, address_space = prepare()
         _keep_only(connection)
-        Worker(socket.socket(fileno=CONNECTION), layers, address_space).serve()
+        for start in programs:
+            with suppress(ConversionError, OSError):  # raised again by tasks
+                start()
+        Worker(socket.socket(fileno=CONNECTION), layers, address_space, keeps_program=bool(programs)).serve()
     except Exception:
         traceback.print_exc()  # an error of this package; errors of tasks are sent as replies
     finally:
@@ -61,15 +71,24 @@ def run_worker(connection: int, folder: str, prepare: Callable[[], tuple[Mapping
 class Worker:
     """Serves requests on `connection`. `layers` holds the state of each sandbox layer.
 
-    `address_space` is the size of this process's address space at its start, in bytes.
+    `address_space` is the size of this process's address space at its start, in bytes. With `keeps_program`, it has a
+    child whose address space is not limited, as programs reserve much more than they use.
     """
 
-    def __init__(self, connection: socket.socket, layers: Mapping[str, bool], address_space: int) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        layers: Mapping[str, bool],
+        address_space: int,
+        *,
+        keeps_program: bool = False,
+    ) -> None:
         self._connection = connection
         self._layers = layers
         self._address_space = address_space
+        self._keeps_program = keeps_program
         self._programs_forbidden = False
-        self._initial: _ProcessState | None = None
+        self._initial = _ProcessState() if keeps_program else None
 
     def serve(self) -> None:
         """Serves requests of one account until the connection closes or a request is final.
@@ -77,7 +96,8 @@ class Worker:
         A request of another account gets an error as its reply and ends the process.
         """
         limits = TaskLimits()
-        sandbox.limit_process(memory=self._address_space + limits.memory, output=limits.output)
+        memory = None if self._keeps_program else self._address_space + limits.memory
+        sandbox.limit_process(memory=memory, output=limits.output)
         account: str | None = None
         while True:
             message, descriptors, _, _ = socket.recv_fds(self._connection, tasks.MAX_MESSAGE, MAX_FILES)
@@ -109,7 +129,8 @@ class Worker:
                 self._forbid_programs()
                 found, errors = identify(request.task, *descriptors)
                 return tasks.identified_reply(found, errors, reusable=self._is_reusable(request))
-            result = self._run(request.task, descriptors, limit_memory, assists=request.assists)
+            with _network(request, descriptors) as network:
+                result = self._run(request.task, descriptors, limit_memory, network, assists=request.assists)
             return tasks.result_reply(result, reusable=self._is_reusable(request))
         except ConversionError as error:
             return tasks.error_reply(error)
@@ -124,11 +145,18 @@ class Worker:
         return not request.final and self._initial is not None and self._initial.is_unchanged()
 
     def _run(
-        self, task: Task, descriptors: list[int], limit_memory: Callable[[int], None], *, assists: bool
+        self,
+        task: Task,
+        descriptors: list[int],
+        limit_memory: Callable[[int], None],
+        network: OptionValues,
+        *,
+        assists: bool,
     ) -> TaskResult:
         registry = load_registry()
         if task.outputs:
-            return self._run_outputs(registry, task, descriptors, limit_memory)
+            outputs = [replace(one, options={**one.options, **network}) for one in task.outputs]
+            return self._run_outputs(registry, replace(task, outputs=tuple(outputs)), descriptors, limit_memory)
         sources = [registry.formats.get(name, ANY_FILE) for name in task.inputs]
         # The sender has validated the options. To do so here would take 2 ms of each new process.
         plan = registry.plan(sources, task.target, task.tool, task.options, task.file_names, validated=True)
@@ -136,7 +164,7 @@ class Worker:
             self._forbid_programs()
         if task.dry_run:
             return _dry_run(plan, task.options, descriptors)
-        run = partial(convert, registry, plan, task.options, limit_memory=limit_memory, name=task.name)
+        run = partial(convert, registry, plan, {**task.options, **network}, limit_memory=limit_memory, name=task.name)
         count = len(task.inputs) + (not assists)
         if len(descriptors) == count:
             return run(descriptors, input_names=task.input_names)
@@ -154,6 +182,8 @@ class Worker:
         return convert_outputs(registry, planned, descriptors, limit_memory, task.name)
 
     def _limit_memory(self, request: Request, size: int) -> None:
+        if self._keeps_program:
+            return
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
 
     def _forbid_programs(self) -> None:
@@ -163,22 +193,28 @@ class Worker:
 
 
 class _ProcessState:
-    """The working directory and the environment of this process, to which a task has to leave it unchanged."""
+    """The working directory and the environment of this process, to which a task has to leave it unchanged.
+
+    Before the first request, it can have the child and the descriptors of a program that is kept.
+    """
 
     def __init__(self) -> None:
         self._initial = _directory_and_environment()
+        self._has_program = _has_children()
         self._descriptors = select.poll()
-        self._all_closed = [(CONNECTION + 1 + number, select.POLLNVAL) for number in range(_MAX_DESCRIPTORS)]
-        for descriptor, _ in self._all_closed:
+        self._closed = [(CONNECTION + 1 + number, select.POLLNVAL) for number in range(_MAX_DESCRIPTORS)]
+        for descriptor, _ in self._closed:
             self._descriptors.register(descriptor, 0)
+        if self._has_program:
+            self._closed = self._descriptors.poll(0)
 
     def is_unchanged(self) -> bool:
-        """Whether both are as before, and no child process and no open descriptor is left."""
+        """Whether both are as before, and no other child process and no other open descriptor is left."""
         return (
             _directory_and_environment() == self._initial
-            and not _has_children()
+            and _has_children() == self._has_program
             # One system call for all: closed descriptors are reported as invalid.
-            and self._descriptors.poll(0) == self._all_closed
+            and self._descriptors.poll(0) == self._closed
         )
 
 
@@ -285,6 +321,16 @@ def _convert(
     pages = sum(one.count for one in writer.images)
     outcome = replace(result.outcome, processed_size=writer.close(), width=width, height=height, pages=pages)
     return TaskResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
+
+
+@contextmanager
+def _network(request: Request, descriptors: list[int]) -> Iterator[OptionValues]:
+    """The network of a task that has one, for its steps. Takes the last descriptor, and closes it after the block."""
+    if not request.has_network or not isinstance(request.task, Task) or request.task.page is None:
+        yield {}
+        return
+    with closing(Network(descriptors.pop(), request.task.page)) as network:
+        yield {NETWORK: network}
 
 
 def _keep_only(connection: int) -> None:

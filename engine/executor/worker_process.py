@@ -53,11 +53,13 @@ class WorkerProcess:
         return is_silent(self.connection)
 
     def memory_and_threads(self) -> tuple[int, int]:
-        """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
+        """Returns the bytes of memory of it and its descendants, and its threads. Raises OSError if it has ended."""
         text = os.pread(self.proc_files[0], _MAX_FILE, 0)
         memory, threads = used_memory(text), _THREADS.search(text)
         if not memory or not threads:  # a process that is about to end has no memory
             raise ProcessLookupError
+        children = b"".join(os.pread(file, _MAX_FILE, 0) for file in self.proc_files[2:]).split()
+        memory += sum(memory_of(pid) for child in children for pid in descendants(int(child)))
         return memory, int(threads[1])
 
     def cpu_seconds(self, *, children: bool) -> float:
@@ -93,21 +95,22 @@ class WorkerProcess:
         return int(PID.unpack(message)[0])
 
     def stop(self) -> None:
-        """Stops the process until `resume`."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
+        """Stops the process and those of its group until `resume`."""
+        self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continues a stopped process."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
+        """Continues a stopped process, and those of its group."""
+        self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills the process and all processes of its process group."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
         if not self.ended and is_silent(self.status):
-            for kill in (os.killpg, os.kill):
+            for send in (os.killpg, os.kill):
                 with suppress(ProcessLookupError):
-                    kill(self.pid, signal.SIGKILL)
+                    send(self.pid, number)
 
     def discard(self) -> None:
         """Kills the process and closes its descriptors."""

@@ -71,10 +71,13 @@ def compile_filters(layers: Collection[str]) -> None:
             seccomp.compile_filters()
 
 
-def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder: str) -> dict[str, bool]:
+def apply_layers(
+    layers: Collection[str], parent: int, path_rules: Rules, folder: str, *, several_processes: bool = False
+) -> dict[str, bool]:
     """Applies the layers of this process, for good, and returns which are active.
 
-    The process is killed when `parent` ends. It can access the paths of `path_rules`, and `folder` for writing.
+    The process is killed when `parent` ends. It can access the paths of `path_rules`, and `folder` for writing. A
+    program of `several_processes` has more threads, and system calls by which these talk to each other.
     """
     return {
         "rlimits": True,  # supported everywhere; set by the worker and for each task
@@ -82,13 +85,13 @@ def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder
             {
                 "process_group": privileges.start_process_group,
                 "own_user": partial(privileges.switch_to_private_uid, folder),
-                "few_threads": privileges.limit_threads,
+                "few_threads": partial(privileges.limit_threads, several_processes=several_processes),
                 "no_capabilities": privileges.drop_capabilities,
                 "undumpable": privileges.set_undumpable,
                 "parent_death_signal": partial(privileges.set_parent_death_signal, parent),
                 "no_new_privileges": privileges.set_no_new_privs,
                 "landlock": partial(landlock.restrict, path_rules, folder),
-                "seccomp": seccomp.restrict,
+                "seccomp": partial(seccomp.restrict, several_processes=several_processes),
             },
             layers,
         ),

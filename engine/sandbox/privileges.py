@@ -110,8 +110,8 @@ def switch_to_private_uid(folder: str) -> None:
     os.setresuid(user, user, user)
 
 
-def limit_threads() -> None:
-    """Limits the number of threads and processes.
+def limit_threads(*, several_processes: bool = False) -> None:
+    """Limits the number of threads and processes, which is larger for a program of `several_processes`.
 
     The kernel counts them per user, and does not limit root. A process without a private user ID enters a user
     namespace, which has a count of its own.
@@ -120,7 +120,7 @@ def limit_threads() -> None:
         raise OSError(errno.EPERM, "the kernel does not limit root's processes")
     if os.getuid() < _FIRST_USER:
         libc.unshare(_CLONE_NEWUSER)
-    rlimits.limit_threads()
+    rlimits.limit_threads(several_processes=several_processes)
 
 
 def drop_capabilities() -> None:

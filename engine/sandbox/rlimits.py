@@ -11,6 +11,7 @@ from pathlib import Path
 
 _OPEN_FILES = 256
 _THREADS = 64
+_THREADS_OF_SEVERAL_PROCESSES = 256
 _THREADS_PER_CORE = 4  # codecs start some threads per core
 _KILL_DELAY = 2  # seconds of CPU time after SIGXCPU, which can be ignored
 
@@ -21,12 +22,13 @@ def address_space() -> int:
     return int(pages) * resource.getpagesize()
 
 
-def limit_process(*, memory: int, output: int) -> None:
-    """Limits the process for its life: its address space to `memory` bytes, each file to `output` bytes.
+def limit_process(*, memory: int | None, output: int) -> None:
+    """Limits the process for its life: its address space to `memory` bytes, if given, each file to `output` bytes.
 
     Also limits open files and disables core dumps.
     """
-    _limit(resource.RLIMIT_AS, memory, final=True)
+    if memory is not None:
+        _limit(resource.RLIMIT_AS, memory, final=True)
     _limit(resource.RLIMIT_FSIZE, output, final=True)
     _limit(resource.RLIMIT_CORE, 0, final=True)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES, final=True)
@@ -45,9 +47,10 @@ def limit_memory(size: int, *, final: bool) -> None:
     _limit(resource.RLIMIT_AS, size, final=final)
 
 
-def limit_threads() -> None:
+def limit_threads(*, several_processes: bool) -> None:
     """Limits the threads and processes of this process's user."""
-    _limit(resource.RLIMIT_NPROC, _THREADS + _THREADS_PER_CORE * (os.cpu_count() or 1), final=True)
+    count = _THREADS_OF_SEVERAL_PROCESSES if several_processes else _THREADS
+    _limit(resource.RLIMIT_NPROC, count + _THREADS_PER_CORE * (os.cpu_count() or 1), final=True)
 
 
 def peak_memory() -> int:

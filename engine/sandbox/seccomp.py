@@ -9,6 +9,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import socket
 import struct
 from array import array
 from collections.abc import Iterable
@@ -54,6 +55,12 @@ IGNORED = ("unlink", "unlinkat", "rmdir", "chmod", "fchmod", "fchmodat", "fsync"
 Deleted files that are open would keep disk space, unseen by the quota. Landlock does not cover modes.
 """
 
+OF_SEVERAL_PROCESSES = ("sendmsg", "sendto", "shutdown", "unlink", "unlinkat", "rmdir")
+"""Further calls of programs with several processes, which talk through pairs of sockets, and share deleted files.
+
+No call makes another socket, so that these reach nothing but the processes of the same program.
+"""
+
 UNSUPPORTED = (
     "fallocate",
     "getxattr",
@@ -93,6 +100,7 @@ _IOCTLS = (
 )
 _FCNTLS = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL)
 _PRCTLS = (15, 16, 23)  # PR_SET_NAME and PR_GET_NAME of threads, and PR_CAPBSET_READ
+_PR_SET_NO_NEW_PRIVS = 38
 _ARCH_SET_FS = 0x1002  # used at the start of a program
 _PID_PLACEHOLDER = 0x7FFFFFFD  # no process has this ID; `restrict` puts its own in place
 _PID = struct.Struct("=I")
@@ -138,6 +146,7 @@ class Filters(NamedTuple):
 
     restrictions: bytes
     no_programs: bytes
+    of_several_processes: bytes
 
 
 def _bits(argument: int, mask: int, value: int) -> tuple[int, int, int, int]:
@@ -166,6 +175,12 @@ RESTRICTIONS = (
     Rule("arch_prctl", (_bits(0, _INT, _ARCH_SET_FS),)),
     Rule("seccomp", (_bits(0, _INT, _SET_MODE_FILTER), _bits(1, _INT, _ALL_THREADS))),
 )
+SEVERAL_PROCESSES = (
+    *(rule for rule in RESTRICTIONS if rule.call not in OF_SEVERAL_PROCESSES),
+    *(Rule(call) for call in OF_SEVERAL_PROCESSES),
+    Rule("socketpair", (_bits(0, _INT, socket.AF_UNIX),)),
+    Rule("prctl", (_bits(0, _INT, _PR_SET_NO_NEW_PRIVS),)),
+)
 NO_PROGRAMS = (
     Rule("clone", (_bits(0, _CLONE_THREAD, 0),), _ERRNO | errno.EPERM),
     *(Rule(call, action=_ERRNO | errno.EPERM) for call in PROGRAMS),
@@ -175,12 +190,18 @@ NO_PROGRAMS = (
 @cache
 def compile_filters() -> Filters:
     """Compiles the filters; a fork server does so once for its children. Raises OSError without libseccomp 2.5."""
-    return Filters(compile_rules(RESTRICTIONS, _REFUSE), compile_rules(NO_PROGRAMS, _ALLOW))
+    return Filters(
+        compile_rules(RESTRICTIONS, _REFUSE),
+        compile_rules(NO_PROGRAMS, _ALLOW),
+        compile_rules(SEVERAL_PROCESSES, _REFUSE),
+    )
 
 
-def restrict() -> None:
-    """Refuses the system calls that no conversion needs. Raises OSError."""
-    _install_in_all_threads(_with_process_id(compile_filters().restrictions))
+def restrict(*, several_processes: bool = False) -> None:
+    """Refuses the system calls that no conversion needs, or no program of `several_processes`. Raises OSError."""
+    filters = compile_filters()
+    program = filters.of_several_processes if several_processes else filters.restrictions
+    _install_in_all_threads(_with_process_id(program))
 
 
 def restrict_and_notify() -> int:

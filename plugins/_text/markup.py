@@ -68,9 +68,14 @@ def warn_not_loaded(references: Sequence[str]) -> None:
     """Issues a warning that names references to what is not in the file, if there are any."""
     if not references:
         return
+    message = f"Only what is in the file is loaded, not: {named(references)}."
+    FidelityWarning.issue("resource_not_loaded", message)
+
+
+def named(references: Sequence[str]) -> str:
+    """The first of the references, and the number of the others."""
     names = ", ".join(reference[:_MAX_NAME] for reference in references[:_MAX_NAMED])
-    more = f" and {len(references) - _MAX_NAMED} more" if len(references) > _MAX_NAMED else ""
-    FidelityWarning.issue("resource_not_loaded", f"Only what is in the file is loaded, not: {names}{more}.")
+    return f"{names} and {len(references) - _MAX_NAMED} more" if len(references) > _MAX_NAMED else names
 
 
 def read_page(
@@ -80,13 +85,20 @@ def read_page(
 
     Issues a warning for what only browsers draw, but `without` some of it.
     """
+    markup, archive = read_archive(data)
+    undrawn = check_elements(markup, most) - without
+    if undrawn:
+        FidelityWarning.issue("effects_dropped", f"Not drawn as in a browser: {', '.join(sorted(undrawn))}.")
+    return markup, archive
+
+
+def read_archive(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
+    """The HTML of a file, and the archive that it is in, if any. Raises CorruptInput, and TooLarge above 64 MiB."""
     archive = zip_archives.open_checked(data) if data.startswith(zip_archives.SIGNATURE) else None
     markup = data if archive is None else zip_archives.read_file(archive, _INDEX)
     if markup is None:
         raise CorruptInput(f"{_INDEX} of the archive cannot be read.")
-    undrawn = check_elements(markup, most) - without
-    if undrawn:
-        FidelityWarning.issue("effects_dropped", f"Not drawn as in a browser: {', '.join(sorted(undrawn))}.")
+    _check_size(markup)
     return markup, archive
 
 
@@ -104,13 +116,17 @@ def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> frozenset[str]:
 
     Raises TooLarge if it has more than `most` elements and columns, if they are nested too deeply, or above 64 MiB.
     """
-    if len(markup) > _MAX_SIZE:
-        details = {"max_unpacked_size": _MAX_SIZE}
-        raise TooLarge(f"The file has more than {_MAX_SIZE} bytes of markup.", reason="bytes", details=details)
+    _check_size(markup)
     parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)
     undrawn: frozenset[str] = parser.close()
     return undrawn
+
+
+def _check_size(markup: bytes) -> None:
+    if len(markup) > _MAX_SIZE:
+        details = {"max_unpacked_size": _MAX_SIZE}
+        raise TooLarge(f"The file has more than {_MAX_SIZE} bytes of markup.", reason="bytes", details=details)
 
 
 class _Counter:

@@ -11,6 +11,7 @@ from engine import (
     Blocks,
     Content,
     FileFormat,
+    InvalidOption,
     Loss,
     Requirement,
     Signature,
@@ -19,7 +20,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Landscape, Margin, Pages, PageSize
+from engine.option_types import Landscape, Margin, Pages, PageSize, Renderer
 from plugins import _programs
 from plugins._text import zip_archives
 from plugins._text.markup import in_markup, read_page, root_name, warn_not_loaded
@@ -78,17 +79,26 @@ _READ = frozenset({"foreignObject"})  # what only browsers draw, but the reader 
 TEMPLATE = "documents/vectors/web pages"
 
 
-@conversion(HTML, DOCUMENT, cost=8, isolated=True)
+@conversion(HTML, DOCUMENT, cost=8, isolated=True, chosen_by=frozenset({"renderer=print"}))
 def read(
     data: bytes,
     *,
+    renderer: Renderer = "auto",
     page_size: PageSize | None = None,
     landscape: Landscape | None = None,
     margin: Margin | None = None,
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options or the document have others."""
+    check_renderer(renderer)
     return web_pages.lay_out(data, page_size, landscape, margin, pages)
+
+
+def check_renderer(renderer: str) -> None:
+    """Raises InvalidOption for the browser: a step with it would have been chosen if one were installed."""
+    if renderer == "browser":
+        details = {"available": ["auto", "print"]}
+        raise InvalidOption("No browser is installed here.", reason="unknown", param="renderer", details=details)
 
 
 @conversion(HTML, BLOCKS, loss=Loss.DETAIL, isolated=True)

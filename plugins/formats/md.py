@@ -25,7 +25,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Encoding, Images, Landscape, Margin, Pages, PageSize
+from engine.option_types import Encoding, Images, Landscape, Margin, Pages, PageSize, Renderer
 from plugins.formats import html
 from plugins.formats.html import HTML, PANGO
 
@@ -156,10 +156,11 @@ def _highlight(code: str, language: str, _attributes: str) -> str:
     return highlighting.highlighted(code, language)
 
 
-@conversion(MD, DOCUMENT, cost=9, isolated=True)
+@conversion(MD, DOCUMENT, cost=9, isolated=True, chosen_by=frozenset({"renderer=print"}))
 def read(
     data: bytes,
     *,
+    renderer: Renderer = "auto",
     page_size: PageSize | None = None,
     landscape: Landscape | None = None,
     margin: Margin | None = None,
@@ -167,6 +168,7 @@ def read(
     encoding: Encoding | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options have others."""
+    html.check_renderer(renderer)
     return web_pages.lay_out(to_html.run(data, encoding=encoding), page_size, landscape, margin, pages)
 
 

@@ -20,6 +20,7 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import (
+    Bookmarks,
     Comments,
     Landscape,
     Margin,
@@ -41,7 +42,6 @@ with lazy_imports():
 MODULES = documents.MODULES
 TEMPLATE = documents.TEMPLATE
 
-Bookmarks: TypeAlias = Annotated[bool, Field(description="Whether headings become the outline of a PDF.")]
 FitToWidth: TypeAlias = Annotated[bool, Field(description="Scales sheets so that all columns fit on a page.")]
 SinglePageSheets: TypeAlias = Annotated[
     bool, Field(description="Prints each sheet on one page, as large as the sheet.")

@@ -158,6 +158,14 @@ def test_libreoffice_is_installed_on_request(folder: Path) -> None:
         assert re.search(r"^  libreoffice-calc-nogui +reads and writes", _set_up(folder, *arguments), re.MULTILINE)
 
 
+def test_the_browser_is_installed_on_request(folder: Path) -> None:
+    (folder / "missing").write_text("chromium-headless-shell\n")
+
+    assert "chromium" not in _set_up(folder, "office")
+    for arguments in (("browser",), ("test",)):
+        assert re.search(r"^  chromium-headless-shell +shows pages", _set_up(folder, *arguments), re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("arguments", "locks"),
     [

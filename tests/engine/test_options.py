@@ -289,7 +289,7 @@ def test_a_long_unknown_name_is_cut() -> None:
 
 def test_only_passwords_are_secret() -> None:
     secrets = [name for name, option in _REGISTRY.options.items() if option.secret]
-    assert secrets == ["password", "user_password", "owner_password"]
+    assert sorted(secrets) == ["cookies", "owner_password", "password", "user_password"]
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def _frame(payload: bytes, *, frame: _Frame, level: int = 5) -> tuple[_Frame, in
 
 
 def test_a_dataclass_stands_for_several_options() -> None:
-    options, groups, _ = read_parameters(_frame)
+    options, groups, *_ = read_parameters(_frame)
 
     assert {name: option.default for name, option in options.items()} == {"width": None, "color": "white", "level": 5}
     assert options["width"].schema == {"type": "integer", "minimum": 1, "description": "Width."}

@@ -43,12 +43,13 @@ _REGISTRY = load_registry()
 _TEMPLATES = [
     *[("png", "jpeg", ""), ("cr2", "png", ""), ("pdf", "png", "documents"), ("jpeg", "pdf", "documents")],
     *[("pdf", "html", "documents"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
-    *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages")],
+    *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages/browser")],
     *[
         ("svg", "avif", "svg"),
         ("heic", "pdf", "documents"),
         ("tiff", "pdf", "documents"),
-        ("html", "tiff", "documents/vectors/web pages"),
+        ("html", "tiff", "documents/vectors/web pages/browser"),
+        ("html", "docx", "documents/vectors/web pages"),
         ("pdf", "md", "documents/vectors/web pages"),
         ("psd", "pdf", "documents/psd"),
         ("mp4", "gif", "clips"),

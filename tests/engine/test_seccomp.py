@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from engine.sandbox import LAYERS, advise, seccomp
-from plugins._office.libreoffice import PROGRAMS
+from plugins._browser import chromium
+from plugins._office import libreoffice
 from tests.support.executors.refused_calls import EXPECTED_REFUSALS, refused_calls
 from tests.support.samples.pairs import plans_of_all_steps
 
@@ -26,7 +28,7 @@ def error(number, *arguments):
     except OSError as error:
         return error.errno
 privileges.set_no_new_privs()
-seccomp.restrict()
+seccomp.restrict(several_processes=len(sys.argv) > 2)
 print(json.dumps([error(*call) for call in json.loads(sys.argv[1])]))
 """
 _NOWHERE = -1  # a descriptor, process or address that is not there
@@ -63,8 +65,8 @@ _DANGEROUS = """
 """
 
 
-def _errors(*calls: tuple[int | str | None, ...]) -> list[int | None]:
-    command = [sys.executable, "-c", _PROGRAM, json.dumps(calls)]
+def _errors(*calls: tuple[int | str | None, ...], several_processes: bool = False) -> list[int | None]:
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(calls), *(["several"] if several_processes else [])]
     try:
         return list(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
     except subprocess.CalledProcessError as failed:
@@ -150,9 +152,27 @@ def test_some_calls_are_refused_by_their_arguments() -> None:
     assert _errors(*calls) == list(calls.values())
 
 
+def test_a_program_of_several_processes_has_pairs_of_sockets_and_no_others() -> None:
+    unix, internet, stream = socket.AF_UNIX, socket.AF_INET, socket.SOCK_STREAM
+    calls: dict[tuple[int | None, ...], int] = {
+        (_number("socketpair"), unix, stream, 0): errno.EFAULT,  # allowed, but has no place for the pair
+        (_number("socketpair"), internet, stream, 0): errno.ENOSYS,
+        (_number("socket"), unix, stream, 0): errno.ENOSYS,
+        (_number("socket"), internet, stream, 0): errno.ENOSYS,
+        (_number("sendmsg"), _NOWHERE, 0): errno.EBADF,
+        (_number("unlinkat"), _NOWHERE, None, 0): errno.EFAULT,
+        (_number("prctl"), _SET_DUMPABLE, 1): errno.ENOSYS,
+        **{(number,): errno.ENOSYS for number in _numbers("connect", "bind", "listen", "accept4", "ptrace", "kill")},
+    }
+
+    assert _errors(*calls, several_processes=True) == list(calls.values())
+    assert _errors((_number("sendmsg"), _NOWHERE, 0), (_number("socketpair"), unix, stream, 0)) == [errno.ENOSYS] * 2
+
+
 def test_conversions_make_no_other_calls() -> None:
     """Otherwise, the list of the filter lacks a call that a new version of a library makes, or this list does."""
-    plans = (plan for plan in plans_of_all_steps() if not {*PROGRAMS} & {*plan.programs})  # LibreOffice makes many
+    others = {*libreoffice.PROGRAMS, *chromium.PROGRAMS}  # LibreOffice makes many, Chromium has a filter of its own
+    plans = (plan for plan in plans_of_all_steps() if not others & {*plan.programs})
     refused = refused_calls([(plan.source.name, plan.target.name) for plan in plans])
 
     assert "clone3" in refused  # the C library tries it before clone

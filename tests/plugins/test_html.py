@@ -21,11 +21,15 @@ from tests.support.samples.hostile_documents import SLOW_PAGES
 
 _REGISTRY = load_registry()
 _A5 = (420, 595)
+_PRINTED = {"renderer": "print"}
 
 
 def _convert(data: bytes, name: str, target: str, **options: OptionValue) -> PipelineResult:
-    plan = _REGISTRY.plan([_REGISTRY.identify_content(data, name)], target, options=options)
-    return pipeline.run(plan, [data], options)
+    """Converts without a browser, whether one is installed or not."""
+    source = _REGISTRY.identify_content(data, name)
+    if "renderer" in _REGISTRY.pair_options(_REGISTRY.plan([source], target)):
+        options |= _PRINTED
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
 
 
 def _page(data: bytes, name: str = "a.html", **options: OptionValue) -> pymupdf.Page:
@@ -354,8 +358,8 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
     source.write_bytes(_HOSTILE[name])
     reason: str | None = "drawn"
     try:
-        plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
-        await run_files(executor, FileJob(Task.of(plan), [source], tmp_path / "result"))
+        plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf", options=_PRINTED)
+        await run_files(executor, FileJob(Task.of(plan, _PRINTED), [source], tmp_path / "result"))
     except ConversionError as error:
         reason = error.reason
     assert reason in ("drawn", "corrupt_input", "unrecognized") if name not in _TOO_MANY else reason == "elements"
@@ -367,12 +371,12 @@ async def test_a_page_may_take_a_sixth_of_the_time_of_its_job(
     executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code in C, which does not return, is no exception."""
-    monkeypatch.setattr(local, "TaskTime", lambda _limits: TaskTime(TaskLimits()))  # as a busy machine takes longer
+    monkeypatch.setattr(local, "TaskTime", lambda *_: TaskTime(TaskLimits()))  # as a busy machine takes longer
     source = tmp_path / "a.html"
     source.write_bytes(SLOW_PAGES["tabs"])
-    plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
+    plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf", options=_PRINTED)
 
     with pytest.raises(TooLarge) as raised:
-        await run_files(executor, FileJob(Task.of(plan), [source], tmp_path / "result"), TaskLimits(cpu=10))
+        await run_files(executor, FileJob(Task.of(plan, _PRINTED), [source], tmp_path / "result"), TaskLimits(cpu=10))
 
     assert (raised.value.reason, raised.value.details) == ("elements", {"max_layout_seconds": 1})

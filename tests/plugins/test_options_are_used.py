@@ -48,11 +48,15 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "values": ("raw", {}), "separator": ("semicolon", {}), "bom": (True, {}), "images": ("drop", {}),
     "markup": ("all", {}), "comments": (True, {}), "notes": (False, {}),
     "bookmarks": (False, {}), "fit_to_width": (True, {}), "single_page_sheets": (True, {}),
+    "renderer": ("print", {}), "media": ("screen", {}), "viewport": ("300x200", {}), "device_scale": (2, {}),
+    "dark": (True, {}), "scripts": (False, {}), "wait": ("1", {}), "wait_for": ("body", {}), "user_agent": ("a", {}),
+    "cookies": ([{"name": "a", "value": "b"}], {}), "fail_on_status": (False, {}), "print_background": (False, {}),
+    "header_html": ("<i>a</i>", {}), "footer_html": ("<i>a</i>", {}), "full_page": (False, {}), "selector": ("p", {}),
     "pdf_standard": ("pdfa-2b", {}), "ocr": (True, {}), "language": ("eng", {"ocr": True}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")
-_SHARE = 211  # of the pairs and options that are tested without `--long`
+_SHARE = 257  # of the pairs and options that are tested without `--long`
 
 
 def _image() -> Image.Image:
@@ -137,6 +141,11 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "values": _always,  # none has numbers in a format: see test_sheets
     **dict.fromkeys(("markup", "comments", "notes"), _always),  # no sample has any: see test_office_blocks, test_slides
     **dict.fromkeys(("bookmarks", "fit_to_width", "single_page_sheets"), _always),  # see test_office_pages
+    # These show only on some pages: see test_html_pages.
+    **dict.fromkeys(
+        ("media", "dark", "scripts", "wait", "wait_for", "user_agent", "cookies", "fail_on_status"), _always
+    ),
+    **dict.fromkeys(("print_background", "full_page", "viewport"), _always),
     "separator": lambda pair: b"," not in pair.result.data,
     "images": _always,  # most have none: see test_block_writers
     "ocr": lambda pair: pair.source.name in ("jpeg", "png", "tiff"),  # which are always recognized

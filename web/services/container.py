@@ -44,8 +44,7 @@ from web.services.operation.maintenance import Maintenance, server_instance
 from web.services.operation.processes import ServerProcess
 from web.services.operation.request_tracking import InFlightRequests, RequestLog
 from web.services.payments.stripe import open_payments
-from web.services.webhooks.outgoing import Outgoing
-from web.services.webhooks.public_addresses import AddressRules
+from web.services.webhooks.outgoing import open_outgoing
 from web.services.webhooks.webhooks import Webhooks
 
 with lazy_imports():
@@ -81,7 +80,7 @@ class Services:
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
-        self.outgoing = _open_outgoing(settings)
+        self.outgoing = open_outgoing(settings)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(folder)
         self.releases = releases = Releases(database)
@@ -204,12 +203,6 @@ def _open_rate_limiter(settings: Settings) -> RateLimiter:
     if settings.redis_url is None:
         return local
     return FailoverRateLimiter(rate_limits_redis.RedisRateLimiter(settings.redis_url.get_secret_value()), local)
-
-
-def _open_outgoing(settings: Settings) -> Outgoing:
-    rules = AddressRules(settings.url_allow, settings.url_deny + settings.public_addresses, settings.url_ports)
-    proxy = settings.egress_proxy
-    return Outgoing(rules, proxy=None if proxy is None else proxy.get_secret_value())
 
 
 def _open_email_transport(settings: Settings) -> EmailTransport | None:

@@ -15,9 +15,10 @@ const trial = byId("trial"), effect = byId("effect");
 const { catalogue, groups, lossy } = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
 const { targets, extensions } = catalogue;
 const LOSSES = { // said once, of all output formats
-  detail: (targets, hasQuality) => `${targets.join(" and ")} ${targets.length === 1 ? "leaves" : "leave"} out fine detail, so that files are small${hasQuality ? "; the quality says how much" : ""}.`,
-  structure: (targets) => `In ${targets.join(" and ")}, text, vectors, layers or pages become pixels.`,
+  detail: (targets, hasQuality) => `${listed(targets)} ${targets.length === 1 ? "leaves" : "leave"} out fine detail, so that files are small${hasQuality ? "; the quality says how much" : ""}.`,
+  structure: (targets) => `In ${listed(targets)}, text, vectors, layers or pages become pixels.`,
 };
+const listed = (names) => new Intl.ListFormat("en").format(names);
 const SAMPLE = 320; // pixels of the part that shows the effect of the quality
 const SAMPLED = new Set(["quality", "lossless", "subsampling", "alpha_quality", "palette", "colors", "dither", "effort"]);
 const PAUSE = 400; // milliseconds after the last change
@@ -156,7 +157,7 @@ function showWarnings(results) {
   }
   const alarms = [...found.keys()].filter((code) => !catalogue.information.includes(code));
   byId("warnings").hidden = !found.size || entries.length < 2;
-  byId("warnings").firstElementChild.textContent = alarms.length ? `${plural(alarms.length, "kind")} of warnings` : "Notes";
+  byId("warnings").firstElementChild.textContent = alarms.length ? `Warnings: ${plural(alarms.length, "kind")}` : "Notes";
   byId("warnings").lastElementChild.replaceChildren(...[...found].map(([code, { message, count }]) => Object.assign(document.createElement("li"), { textContent: `${plural(count, "file")}: ${message} (${code})` })));
 }
 

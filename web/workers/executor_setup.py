@@ -16,15 +16,18 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.lazy import lazy_imports
+from engine.network import Fetch, WebRequest, WebResponse
 from engine.registry import Registry, load_registry
 from web.services.operation.machine import idle_memory
 
 if TYPE_CHECKING:
     from web.metrics.service import InstallationMetrics
 
-with lazy_imports():  # most commands use neither the blob store nor the cluster
+with lazy_imports():  # most commands use neither the blob store nor the cluster, and make no requests
     from config import logs
     from storage.blobs import blob_store
+    from web.services.conversions import task_requests
+    from web.services.webhooks import outgoing
     from web.workers import cluster_executor, cluster_jobs, connection
 
 log = logging.getLogger("convertd.server")
@@ -101,7 +104,7 @@ def local_executor(
         settings.jobs_per_process,
         idle_memory() // processes,
     )
-    return LocalExecutor(workers + additional, pool=pool, cores=workers // processes)
+    return LocalExecutor(workers + additional, pool=pool, cores=workers // processes, fetch=_fetch(settings))
 
 
 def command_executor(
@@ -113,8 +116,20 @@ def command_executor(
     """
     if jobs == 1:
         layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-        return LocalExecutor(1, pool=SingleWorker(layers, modules))
+        return LocalExecutor(1, pool=SingleWorker(layers, modules), fetch=_fetch(settings))
     return local_executor(settings, min(workers or settings.workers, jobs), modules=modules)
+
+
+def _fetch(settings: Settings) -> Fetch:
+    """Returns what makes the requests of tasks, by the same rules as those to URLs of clients."""
+    opened: list[outgoing.Outgoing] = []
+
+    async def fetch(request: WebRequest, max_bytes: int, seconds: float) -> WebResponse:
+        if not opened:
+            opened.append(outgoing.open_outgoing(settings))
+        return await task_requests.answer(opened[0], request, max_bytes, seconds)
+
+    return fetch
 
 
 async def start_local_executor(settings: Settings, executor: LocalExecutor, metrics: InstallationMetrics) -> None:

@@ -346,6 +346,7 @@ def test_previews_of_what_the_browser_cannot_show(page: Page) -> None:
     page.goto("/")
     for name in ("heic", "cr2", "pdf", "psd", "tiff"):
         entry = add_file(page, sample(name), f"image.{name}")
+        entry.scroll_into_view_if_needed()  # only what is visible is asked for
         image = entry.get_by_role("img", name=f"Preview of image.{name}")
         expect(image).to_be_visible()
         assert image.evaluate("image => image.naturalWidth") > 0

@@ -80,9 +80,30 @@ class ConvertOptions(TypedDict, total=False):
     # How the image fits `width` and `height`; as object-fit of CSS.
     fit: Literal["inside", "outside", "cover", "contain", "fill"]
     enlarge: bool  # Whether an image may become larger than its source.
-    scale: str  # Size in percent of the image, 1% to 1000%, where no `width` or `height` is given.
+    # Size in percent of the image, 1% to 1000%, where no `width` or `height` is given; of what a browser prints, …
+    scale: str
     dpr: float  # Device pixel ratio, which multiplies `width` and `height`.
     max_pixels: int  # Most pixels of the resized image, width x height.
+    # What lays out a page of HTML: a browser, which also runs its scripts, or `print`, which has all of CSS for …
+    renderer: Literal["auto", "print", "browser"]
+    # The medium of style sheets; by default print for pages, and screen for an image.
+    media: Literal["print", "screen"]
+    viewport: str  # Size of the window in pixels of CSS.
+    dark: bool  # Whether the page is asked for dark colors.
+    scripts: bool  # Whether scripts of the page run.
+    # Until when the page has time: `load`, `network_idle` (half a second without a request), or milliseconds …
+    wait: str
+    wait_for: str  # A selector of CSS: the page has 15 seconds to show such an element.
+    user_agent: str  # The name of the browser in requests.
+    cookies: tuple[Mapping[str, Any], ...]  # Cookies for the host of the page, as a JSON list.
+    fail_on_status: bool  # Whether a page whose status is 400 or more is refused; else it is converted.
+    print_background: bool  # Whether backgrounds are printed.
+    header_html: str  # HTML in the upper margin.
+    footer_html: str  # HTML in the lower margin, as `header_html`.
+    bookmarks: bool  # Whether headings become the outline of a PDF.
+    device_scale: float  # Pixels of the image for a pixel of CSS, in each direction.
+    full_page: bool  # Whether the image has all of the page, or only the window.
+    selector: str  # A selector of CSS: the image has only the first such element.
     # Where a text has the images of its source: inside, as data, nowhere, or beside it in a ZIP.
     images: Literal["embed", "drop", "zip"]
     sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
@@ -95,7 +116,6 @@ class ConvertOptions(TypedDict, total=False):
     # Text of tracked changes: as they leave it, as it was before, or all of it, with marks.
     markup: Literal["final", "original", "all"]
     comments: bool  # Whether comments become notes.
-    bookmarks: bool  # Whether headings become the outline of a PDF.
     sheet: str  # Name or number of the only sheet.
     fit_to_width: bool  # Scales sheets so that all columns fit on a page.
     single_page_sheets: bool  # Prints each sheet on one page, as large as the sheet.

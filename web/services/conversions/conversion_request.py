@@ -8,6 +8,7 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.executor import TaskOutput
 from engine.executor.detector import Detector
 from engine.formats import FileFormat
+from engine.network import FetchedPage
 from engine.options import OptionValues
 from engine.outcome import Outcome
 from storage.descriptors import run_in_thread
@@ -29,7 +30,7 @@ class Upload:
     """An input file. `filename` is the client's and untrusted.
 
     `identified` is the format of the content, or the error of its identification. `fetched`: the request names the
-    file, and does not have it.
+    file, and does not have it. `page` is how the server of a URL has responded with it.
     """
 
     file: WorkFile
@@ -37,6 +38,7 @@ class Upload:
     size: int
     identified: FileFormat | Exception
     fetched: bool = False
+    page: FetchedPage | None = field(default=None, repr=False)
 
     @property
     def format(self) -> FileFormat:
@@ -64,11 +66,27 @@ async def identify(detector: Detector, file: WorkFile, filename: str, *, fetched
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on another server. The `headers` are for the host of the URL. `param` is the field that names the URL."""
+    """A file on another server. The `headers` are for the host of the URL. `param` is the field that names the URL.
+
+    With `any_status`, it is fetched also if the server responds with an error. The `browser_headers` are those of a
+    page in a browser, which has more requests of its own.
+    """
 
     url: str
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     param: str = "url"
+    any_status: bool = False
+    browser_headers: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def for_page(self, options: OptionValues) -> "RemoteFile":
+        """The file as the options for pages want it to be requested."""
+        cookies: Any = options.get("cookies", ())
+        values = {
+            "Cookie": "; ".join(f"{one['name']}={one['value']}" for one in cookies),
+            "User-Agent": str(options.get("user_agent", "")),
+        }
+        headers = {name: value for name, value in values.items() if value}
+        return replace(self, browser_headers=headers, any_status=options.get("fail_on_status") is False)
 
 
 @dataclass(frozen=True)

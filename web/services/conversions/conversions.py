@@ -92,7 +92,9 @@ class Conversions:
         """
         async with AsyncExitStack() as stack:
             if request.remote:
-                fetched = self._remote_files.fetch(request.account, request.remote, fetch_seconds)
+                options = next((one.options for one in request.outputs), request.options)
+                remote = [file.for_page(options) for file in request.remote]
+                fetched = self._remote_files.fetch(request.account, remote, fetch_seconds)
                 request = replace(request, uploads=(*await stack.enter_async_context(fetched), *request.uploads))
             yield await stack.enter_async_context(self._additional_files.with_named_files(request))
 
@@ -253,6 +255,8 @@ class Conversions:
         names += [safe_name(upload.filename) for upload in request.uploads[inputs:]]
         name = stem(request.name) if request.name else names[0]
         task = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
+        if any(step.uses_network for one in plan.plans for step in one.conversions):
+            task = replace(task, page=request.uploads[0].page)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
             task = replace(task, own_process=True)

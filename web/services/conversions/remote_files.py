@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
@@ -11,12 +11,14 @@ import httpx
 
 from engine.errors import ConversionError
 from engine.executor.detector import Detector
+from engine.network import FetchedPage, same_origin
 from engine.outcome import Outcome
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.headers import content_type, extended_filename, parse_header
 from web.metrics.service import RemoteFileMetrics
 from web.services.accounts.accounts import Account
 from web.services.conversions.conversion_request import MAX_TOTAL, RemoteFile, Upload, identify
+from web.services.conversions.task_requests import headers_of_page
 from web.services.files.work_files import WorkFile, WorkFiles
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
 
@@ -127,7 +129,11 @@ class RemoteFiles:
         try:
             async with asyncio.timeout_at(ends), turns:
                 request = self._outgoing.fetch(
-                    file.url, seconds=ends - loop.time(), max_bytes=limit, headers=file.headers
+                    file.url,
+                    seconds=ends - loop.time(),
+                    max_bytes=limit,
+                    headers=file.browser_headers | file.headers,
+                    any_status=file.any_status,
                 )
                 async with request as response:
                     async for part in response.body:
@@ -144,7 +150,10 @@ class RemoteFiles:
             too_large = error.reason == "too_large"
             raise (FileTooLarge(limit, file.param) if too_large else url_error(error, file.param)) from None
         self._metrics.record("fetch")
-        return await identify(self._detector, target, _name(response.url, response.headers), fetched=True)
+        upload = await identify(self._detector, target, _name(response.url, response.headers), fetched=True)
+        url = str(response.url)
+        sent = tuple(file.headers.items()) if same_origin(url, file.url) else ()
+        return replace(upload, page=FetchedPage(url, response.status, headers_of_page(response.headers), sent))
 
 
 @dataclass
@@ -168,4 +177,5 @@ def _name(url: httpx.URL, headers: httpx.Headers) -> str:
         plain = parse_header(disposition)[1].get(b"filename", b"")
         name = extended_filename(disposition) or plain.decode("utf-8", "replace")
     name = name or unquote(url.raw_path.decode("ascii").partition("?")[0].rpartition("/")[2])
-    return name[:_MAX_NAME] or "file"
+    is_page = "." not in name and headers.get("Content-Type", "").lower().startswith("text/html")
+    return (name[:_MAX_NAME] or "file") + (".html" if is_page else "")

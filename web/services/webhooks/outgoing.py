@@ -28,6 +28,7 @@ from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 import httpcore
 import httpx
 
+from config.settings import Settings
 from web.services.webhooks.public_addresses import Address, AddressRules, Refusal, parse_literal
 
 log = logging.getLogger("convertd.outgoing")
@@ -178,9 +179,15 @@ class Outgoing:
 
     @asynccontextmanager
     async def fetch(
-        self, url: str, *, seconds: float, max_bytes: int, headers: Mapping[str, str] | None = None
+        self,
+        url: str,
+        *,
+        seconds: float,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        any_status: bool = False,
     ) -> AsyncIterator[Response]:
-        """Gets a file, and yields a response with a status of 200-299. Follows at most three redirects.
+        """Gets a file, and yields a response with a status of 200-299, or `any_status`. Follows three redirects.
 
         Everything, the block included, must end within `seconds`. The `headers` are sent to the first host only. Raises
         OutgoingError, also if the body turns out to be longer than `max_bytes`, or is compressed.
@@ -193,7 +200,7 @@ class Outgoing:
             own = headers if _origin(current) == first else None
             async with self.request("GET", current, seconds=left, headers=own) as response:
                 if response.status not in _REDIRECTS:
-                    yield _checked(response, max_bytes)
+                    yield _checked(response, max_bytes, any_status=any_status)
                     return
                 current = self._target(current, response.headers.get("location", ""))
         raise OutgoingError("too_many_redirects", f"The URL redirects more than {MAX_REDIRECTS} times.")
@@ -232,6 +239,13 @@ class Outgoing:
             log.warning("the egress proxy refuses connections: %d", response.status, extra={"outage": True})
             raise OutgoingError("forbidden_address", _REFUSALS["forbidden_address"])
         raise httpcore.ConnectError("The proxy cannot reach the host.")
+
+
+def open_outgoing(settings: Settings) -> Outgoing:
+    """Returns what makes requests by the rules of the settings."""
+    rules = AddressRules(settings.url_allow, settings.url_deny + settings.public_addresses, settings.url_ports)
+    proxy = settings.egress_proxy
+    return Outgoing(rules, proxy=None if proxy is None else proxy.get_secret_value())
 
 
 @dataclass
@@ -311,9 +325,9 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         raise error
 
 
-def _checked(response: Response, max_bytes: int) -> Response:
+def _checked(response: Response, max_bytes: int, *, any_status: bool) -> Response:
     """Returns a response whose body raises OutgoingError if it is too long. Raises it if the response is no file."""
-    if not 200 <= response.status < 300:
+    if not (200 <= response.status < 300 or any_status):
         message = f"The URL responds with the status {response.status}."
         raise OutgoingError("http_status", message, response.status)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):

@@ -1,0 +1,51 @@
+"""Answers the requests of a task to the network."""
+
+import asyncio
+import socket
+from contextlib import suppress
+from dataclasses import replace
+
+from pydantic import TypeAdapter, ValidationError
+
+from engine.network import LENGTHS, MAX_BYTES, MAX_REQUESTS, MAX_SENT, Fetch, WebRequest, encode
+
+_MAX_BODY = 16 << 20  # bytes of a response
+_MAX_HEAD = 256 << 10  # bytes of JSON
+_AT_A_TIME = 8
+_SECONDS = 20.0  # of each request
+
+
+async def serve(connection: socket.socket, fetch: Fetch) -> None:
+    """Answers the requests of a task, which are untrusted, until it closes the connection or sends nonsense."""
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    turns = asyncio.Semaphore(_AT_A_TIME)
+    answers: set[asyncio.Task[None]] = set()
+    left = MAX_BYTES
+    requests = TypeAdapter(WebRequest)
+
+    async def answer(request: WebRequest) -> None:
+        nonlocal left
+        async with turns:
+            response = await fetch(request, min(left, _MAX_BODY), _SECONDS)
+            left -= len(response.body)
+            with suppress(ConnectionError):
+                writer.write(encode(response))
+                await writer.drain()
+
+    try:
+        for _ in range(MAX_REQUESTS):
+            head, body = LENGTHS.unpack(await reader.readexactly(LENGTHS.size))
+            if head > _MAX_HEAD or body > MAX_SENT:
+                return
+            request = requests.validate_json(await reader.readexactly(head))
+            request = replace(request, body=await reader.readexactly(body))
+            task = asyncio.create_task(answer(request))
+            answers.add(task)
+            task.add_done_callback(answers.discard)
+        await asyncio.gather(*answers)
+    except (asyncio.IncompleteReadError, ConnectionError, ValidationError):
+        pass
+    finally:
+        for task in answers:
+            task.cancel()
+        writer.close()

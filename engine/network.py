@@ -1,0 +1,124 @@
+"""Requests of a task to the network, which its process cannot reach: the executor makes them, by its own rules.
+
+A task that may make requests has a socket. Each message on it is the lengths of two parts, then JSON, then a body.
+"""
+
+import json
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TypeAlias
+
+from pydantic import TypeAdapter
+
+MAX_REQUESTS = 1000
+"""Requests of one task, whose connection is closed after the response to the last one."""
+
+MAX_BYTES = 128 << 20
+"""Bytes of all responses to one task."""
+
+MAX_SENT = 1 << 20
+"""Bytes of the body of a request."""
+
+LENGTHS = struct.Struct("=II")
+"""The beginning of a message: the bytes of its two parts."""
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values."""
+
+
+@dataclass(frozen=True)
+class WebRequest:
+    """A request to a server on the network. `number` is repeated in its response."""
+
+    number: int
+    method: str
+    url: str
+    headers: Headers = ()
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class WebResponse:
+    """The response to the request of this number; `failure` says in a word why there is none."""
+
+    number: int
+    status: int = 0
+    headers: Headers = ()
+    body: bytes = field(default=b"", repr=False)
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class FetchedPage:
+    """Where the input of a task was fetched from, and how the server responded.
+
+    `sent` are headers that the client wants requests to the host of the `url` to have.
+    """
+
+    url: str
+    status: int
+    headers: Headers = ()
+    sent: Headers = field(default=(), repr=False)
+
+
+Fetch: TypeAlias = Callable[[WebRequest, int, float], Awaitable[WebResponse]]
+"""Makes a request, whose response may have so many bytes and take so many seconds. Raises nothing."""
+
+
+class Network:
+    """The side of the task. `page` is where its input comes from."""
+
+    def __init__(self, connection: int, page: FetchedPage) -> None:
+        self.page = page
+        self._connection = connection
+        self._buffer = bytearray()
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when a response arrives."""
+        return self._connection
+
+    def send(self, request: WebRequest) -> None:
+        """Sends a request, whose body must not be longer than MAX_SENT."""
+        view = memoryview(encode(request))
+        while view:
+            view = view[os.write(self._connection, view) :]
+
+    def receive(self) -> list[WebResponse]:
+        """Reads once, and returns the responses that are complete then. Raises OSError if the executor has ended."""
+        data = os.read(self._connection, 1 << 20)
+        if not data:
+            raise ConnectionResetError
+        self._buffer += data
+        found: list[WebResponse] = []
+        while len(self._buffer) >= LENGTHS.size:
+            head, body = LENGTHS.unpack_from(self._buffer)
+            end = LENGTHS.size + head + body
+            if len(self._buffer) < end:
+                break
+            values = _responses().validate_json(bytes(self._buffer[LENGTHS.size : LENGTHS.size + head]))
+            found.append(replace(values, body=bytes(self._buffer[LENGTHS.size + head : end])))
+            del self._buffer[:end]
+        return found
+
+    def close(self) -> None:
+        os.close(self._connection)
+
+
+@cache  # not at import: few tasks need it
+def _responses() -> TypeAdapter[WebResponse]:
+    return TypeAdapter(WebResponse)
+
+
+def encode(message: WebRequest | WebResponse) -> bytes:
+    """The message for a request or a response."""
+    values = {name: value for name, value in vars(message).items() if name != "body"}
+    head = json.dumps(values).encode()
+    return LENGTHS.pack(len(head), len(message.body)) + head + message.body
+
+
+def same_origin(first: str, second: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    return first.split("/", 3)[:3] == second.split("/", 3)[:3]

@@ -1,0 +1,123 @@
+"""Chromium without windows: its process, which is started ahead and kept for the pages of one account."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from engine import Requirement, WorkerCrashed
+from plugins._browser.devtools import DevTools
+
+_READING, _WRITING = 3, 4  # the descriptors from which Chromium reads commands, and to which it writes
+_COPIES = 10  # above both
+_DESCRIPTORS = 256  # that a task can have
+
+
+def _find_program() -> tuple[str, ...]:
+    """The path of the program itself, which Debian starts by a script."""
+    folders = ("/usr/lib/chromium", "/usr/lib64/chromium-browser", "/usr/lib/chromium-browser")
+    names = ("chromium-headless-shell", "headless_shell")
+    paths = (Path(folder, name) for folder in folders for name in names)
+    return tuple(str(path) for path in paths if os.access(path, os.X_OK))[:1]
+
+
+PROGRAMS = _find_program()
+"""The path of Chromium's headless shell; empty if it is not installed."""
+
+CHROMIUM = Requirement(
+    "Chromium",
+    "pages of HTML as a browser shows them",
+    "sh config/setup.sh browser",
+    present=bool(PROGRAMS),
+)
+_FLAGS = """
+--remote-debugging-pipe --no-sandbox --no-zygote --in-process-gpu --disable-gpu --disable-gpu-watchdog
+--enable-unsafe-swiftshader --disable-dev-shm-usage --disable-site-isolation-trials --block-new-web-contents
+--enable-features=NetworkServiceInProcess2
+--disable-features=IsolateOrigins,site-per-process,BackForwardCache,HttpsUpgrades,LocalNetworkAccessChecks,PaintHolding
+--disable-background-networking --disable-breakpad --disable-component-update --disable-default-apps
+--disable-extensions --disable-notifications --disable-sync --deny-permission-prompts
+--force-color-profile=srgb --hide-scrollbars --js-flags=--max-old-space-size=1024 --mute-audio --no-first-run --no-pings
+--proxy-server=http://127.0.0.1:9 --proxy-bypass-list=<-loopback>
+--unsafely-treat-insecure-origin-as-secure=http://archive.invalid
+"""
+# Chromium's own sandbox needs namespaces, which the one around it refuses; the zygote needs /proc. A proxy that does
+# not exist is one more obstacle. Files of an archive seem to come from a secure server, as they do from a disk.
+
+
+class Chromium:
+    """A running browser. Raises WorkerCrashed if it does not start."""
+
+    def __init__(self) -> None:
+        reading, self._to_browser = os.pipe()
+        self._from_browser, writing = os.pipe()
+        try:
+            self._pid = _start(tempfile.mkdtemp(prefix="browser-"), reading, writing)
+        except OSError as error:
+            raise WorkerCrashed("The browser does not start.") from error
+        finally:
+            os.close(reading)
+            os.close(writing)
+        self.tools = DevTools(self._from_browser, self._to_browser)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] == 0
+        except ChildProcessError:
+            return False
+
+    def close(self) -> None:
+        """Closes the pipes, upon which the browser ends; the sandbox allows no signals."""
+        os.close(self._to_browser)
+        os.close(self._from_browser)
+
+
+def _start(folder: str, reading: int, writing: int) -> int:
+    """Starts the browser with these descriptors and no others. Returns its process ID. Raises OSError."""
+    command = [*PROGRAMS, f"--browser-subprocess-path={PROGRAMS[0]}", f"--user-data-dir={folder}", *_FLAGS.split()]
+    # Copies, as one of the pipes may have the number that the other one gets.
+    sources = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _COPIES) for one in (reading, writing)]
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)
+    ]
+    actions += [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(sources, (_READING, _WRITING), strict=True)]
+    actions += [(os.POSIX_SPAWN_CLOSE, number) for number in range(_WRITING + 1, _DESCRIPTORS)]
+    variables = {"HOME": folder, "TMPDIR": folder, "XDG_CONFIG_HOME": folder, "LANG": "C.UTF-8"}
+    try:
+        return os.posix_spawn(PROGRAMS[0], command, variables, file_actions=actions)
+    finally:
+        for one in sources:
+            os.close(one)
+
+
+@cache
+def _kept() -> list[Chromium]:
+    """The browser of this process, once it is started."""
+    return []
+
+
+def running() -> Chromium:
+    """The browser of this process, which is started if it does not run. Raises WorkerCrashed."""
+    browsers = _kept()
+    while browsers and not browsers[-1].is_running:
+        browsers.pop().close()
+    if not browsers:
+        browsers.append(Chromium())
+    return browsers[-1]
+
+
+def end() -> None:
+    """Ends the browser of this process, which may be in any state after a page that has failed."""
+    for browser in _kept():
+        browser.close()
+    _kept().clear()
+
+
+def start_program() -> None:
+    """Starts the browser ahead. Raises WorkerCrashed."""
+    running()

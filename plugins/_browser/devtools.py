@@ -1,0 +1,118 @@
+"""The Chrome DevTools Protocol over a pair of pipes: commands, their results, and events."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from engine import StepFailed, WorkerCrashed
+
+_BLOCK = 1 << 20
+_END = b"\0"  # of each message
+
+
+class Event(NamedTuple):
+    """What the browser reports, in the `session` of a page or worker; empty if it is about the browser."""
+
+    method: str
+    params: Mapping[str, Any]
+    session: str
+
+
+class DevTools:
+    """A connection to a browser. `reading` and `writing` are descriptors of pipes, which the caller closes."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading = reading
+        self._writing = writing
+        self._parts: list[bytes] = []
+        self._received = deque[dict[str, Any]]()
+        self._events = deque[Event]()
+        self._awaited: set[int] = set()
+        self._number = 0
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when the browser has sent something."""
+        return self._reading
+
+    def ask(self, method: str, session: str = "", **params: Any) -> int:
+        """Sends a command, to the browser or to the page of a session. Returns the number of its `result`."""
+        self._awaited.add(self._number + 1)
+        return self.send(method, session, **params)
+
+    def send(self, method: str, session: str = "", **params: Any) -> int:
+        """Sends a command whose result is dropped. Returns its number."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        text = json.dumps(message | ({"sessionId": session} if session else {})).encode() + _END
+        view = memoryview(text)
+        try:
+            while view:
+                view = view[os.write(self._writing, view) :]
+        except OSError as error:
+            raise WorkerCrashed("The browser has crashed.") from error
+        return self._number
+
+    def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
+        """Sends a command and returns its result; events meanwhile are kept. Raises StepFailed and WorkerCrashed."""
+        number = self.ask(method, session, **params)
+        while (result := self.result(number)) is None:
+            self.wait()
+        return result
+
+    def result(self, number: int) -> dict[str, Any] | None:
+        """The result of a command; None if it is not there yet. Raises StepFailed if the browser refused it."""
+        for message in [*self._received]:
+            if message["id"] == number:
+                self._received.remove(message)
+                self._awaited.discard(number)
+                if "error" in message:
+                    raise StepFailed(f"The browser refused a command: {message['error'].get('message')}.")
+                result: dict[str, Any] = message["result"]
+                return result
+        return None
+
+    @property
+    def has_events(self) -> bool:
+        """Whether an event was received that `next_event` has not returned."""
+        return bool(self._events)
+
+    def next_event(self) -> Event | None:
+        """The next event that was received; None if there is none."""
+        return self._events.popleft() if self._events else None
+
+    def wait(self, seconds: float | None = None, *others: int) -> list[int]:
+        """Waits until the browser has sent something, or one of the other descriptors is readable.
+
+        Returns those of the others that are. Raises WorkerCrashed if the browser has ended.
+        """
+        ready, _, _ = select.select([self._reading, *others], [], [], seconds)
+        if self._reading in ready:
+            self._receive()
+        return [one for one in ready if one != self._reading]
+
+    def forget(self) -> None:
+        """Drops what has been received: results that nobody waits for, and events."""
+        self._received.clear()
+        self._awaited.clear()
+        self._events.clear()
+
+    def _receive(self) -> None:
+        data = os.read(self._reading, _BLOCK)
+        if not data:
+            raise WorkerCrashed("The browser has crashed.")
+        self._parts.append(data)
+        if _END not in data:
+            return
+        *complete, rest = b"".join(self._parts).split(_END)
+        self._parts = [rest] if rest else []
+        for text in complete:
+            message = json.loads(text)
+            if message.get("id") in self._awaited:
+                self._received.append(message)
+            elif "method" in message:
+                self._events.append(Event(message["method"], message["params"], message.get("sessionId", "")))
