@@ -5,10 +5,13 @@ Unknown names are errors: a misspelt security setting would have no effect.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -26,6 +29,9 @@ from pydantic import (
     field_validator,
 )
 from pydantic_core import ErrorDetails
+
+from config.control_groups import usable_cpus
+from config.pricing import DAY, DEFAULT_PACKS, DEFAULT_PLANS, Pack, Plan, PlanChanges
 
 ENV_PREFIX = "CONVERTD_"
 TOML_VARIABLE = "CONVERTD_CONFIG"
@@ -62,6 +68,16 @@ def _networks(value: object) -> object:
     if not isinstance(parts, list | tuple):
         return value
     return tuple(ip_network(str(part).strip(), strict=False) for part in parts)
+
+
+def _tables(value: object) -> object:
+    """Reads tables from JSON, which a variable has. Returns other values unchanged."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value or "{}")
+    except ValueError:
+        raise ValueError("must be a table of the TOML file, or JSON") from None
 
 
 def _base_url(value: str) -> str:
@@ -107,6 +123,13 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _issuer(value: str) -> str:
+    url = _http_url(value)
+    if not url.startswith("https://") and not is_loopback(urlsplit(url).hostname):
+        raise ValueError("must be an https URL, unless it is on this machine")
+    return url
+
+
 def scheduler_address(value: str) -> str:
     """Returns the address of a scheduler. Raises ValueError if it is not one."""
     address = re.fullmatch(r"(tcp|tls)://[^/\s?#@]+:(\d{1,5})", value)
@@ -143,6 +166,7 @@ def _contact(value: str) -> str:
     return value
 
 
+PlanName: TypeAlias = Annotated[str, Field(pattern="^[a-z][a-z0-9_-]{0,29}$")]
 Port: TypeAlias = Annotated[int, Field(ge=1, le=_MAX_PORT)]
 Networks: TypeAlias = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 Url: TypeAlias = Annotated[str, AfterValidator(_http_url)]
@@ -186,10 +210,11 @@ class Settings(BaseModel):
     redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None: per process
     smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
-    workers: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1)  # concurrent conversions
+    workers: int = Field(default_factory=usable_cpus, ge=1)  # concurrent conversions
     jobs_per_process: int = Field(1000, ge=1)  # conversions of one account in a worker process
     templates_ahead: bool = True  # libraries of all formats are loaded after the start; otherwise with their first file
-    metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
+    metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # 0: off
+    metrics_address: Annotated[str, AfterValidator(lambda value: str(ip_address(value)))] = "127.0.0.1"
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Networks = ()
     public_addresses: Networks = ()  # by which others reach the servers, besides those of their interfaces
@@ -199,12 +224,22 @@ class Settings(BaseModel):
     egress_proxy: Annotated[SecretStr, _secret_url("http", "https")] | None = None  # None: connections are direct
     log_format: Literal["text", "json"] = "text"
     work_space_mib: int = Field(2048, ge=8)  # uploads and results in progress on the disk
-    file_retention_seconds: int = Field(86_400, ge=1)
+    file_retention_seconds: int = Field(DAY, ge=1)
     store_timeout: int = Field(6, ge=1)  # seconds
     blob_url: Annotated[SecretStr, _secret_url("s3", "file")] | None = None  # None: data_dir
     cluster: Annotated[str, AfterValidator(scheduler_address)] | None = None  # None: conversions run on this machine
     cluster_insecure: bool = False  # a cluster on other machines without TLS
     max_batch_files: int = Field(50, ge=1, le=1000)
+    plans: Annotated[dict[PlanName, PlanChanges], BeforeValidator(_tables)] = {}  # what differs from the defaults
+    default_plan: str = Field("free", validate_default=True)  # of accounts without a plan of their own
+    packs: Annotated[dict[PlanName, Pack], BeforeValidator(_tables)] = dict(DEFAULT_PACKS)  # {}: nothing is sold
+    registration: Literal["open", "invite", "closed"] = "open"
+    registration_domains: Annotated[tuple[str, ...], BeforeValidator(_parts)] = ()  # of email addresses; empty: all
+    oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None  # None: no sign-in with OpenID Connect
+    oidc_client_id: str | None = Field(None, validate_default=True)
+    oidc_client_secret: SecretStr | None = None  # None: a public client
+    oidc_admin_group: str | None = None  # members of it are admins, others who sign in there are not
+    trials: int = Field(5, ge=0, le=1000)  # conversions without an API key, per address and day
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
     stripe_api_base: Annotated[str, AfterValidator(_http_url)] = "https://api.stripe.com"
@@ -237,11 +272,48 @@ class Settings(BaseModel):
             raise ValueError(f"requires a {ENV_PREFIX}BASE_URL on this machine, such as http://localhost:8000/api/v1")
         return value
 
+    @field_validator("oidc_client_id")
+    @classmethod
+    def _requires_issuer(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if (value is None) != (info.data.get("oidc_issuer", value) is None):
+            raise ValueError(f"must be set if and only if {ENV_PREFIX}OIDC_ISSUER is set")
+        return value
+
+    @field_validator("default_plan")
+    @classmethod
+    def _is_a_plan(cls, value: str, info: ValidationInfo) -> str:
+        names = {**DEFAULT_PLANS, **info.data.get("plans", {value: None})}
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(names)}")
+        return value
+
+    @cached_property
+    def all_plans(self) -> Mapping[str, Plan]:
+        """All plans by name. The older settings for rates and retention are limits that plans can change."""
+        rates = {"free": self.rate_limit_free, "paid": self.rate_limit_paid, "trial": self.rate_limit_free}
+        found = {}
+        for name in {**DEFAULT_PLANS, **self.plans}:
+            plan = DEFAULT_PLANS.get(name, replace(DEFAULT_PLANS["paid"], name=name))
+            rate = rates.get(name, self.rate_limit_paid)
+            plan = replace(plan, requests_per_minute=rate, file_retention_seconds=self.file_retention_seconds)
+            found[name] = plan.changed(self.plans.get(name, PlanChanges()))
+        return found
+
+    @property
+    def packs_on_sale(self) -> Mapping[str, Pack]:
+        """The packs that clients can buy; none without a payment provider."""
+        return self.packs if self.stripe_secret_key is not None or self.simulated_checkout else {}
+
     @property
     def operator(self) -> Operator:
         """Who runs the service."""
         values = {name: getattr(self, f"operator_{name}") for name in Operator.__dataclass_fields__}
         return Operator(**values)
+
+    @property
+    def base_path(self) -> str:
+        """The path below which everything is served, such as "/convert"; empty if that is the root."""
+        return urlsplit(self.base_url).path.removesuffix("/api/v1")
 
     def resolved_database_url(self) -> str:
         """Returns `database_url`, or by default the URL of a SQLite file in `data_dir`. Contains the password."""
@@ -284,8 +356,10 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 def _error_message(error: ErrorDetails) -> tuple[str, str]:
     name = variable(str(error["loc"][0]))
-    if error["type"] != "extra_forbidden":
-        return name, error["msg"].removeprefix("Value error, ")
+    inner = ".".join(map(str, error["loc"][1:]))
+    if error["type"] != "extra_forbidden" or inner:
+        message = error["msg"].removeprefix("Value error, ")
+        return name, f"{inner}: {message}" if inner and isinstance(error["loc"][1], str) else message
     nearest = get_close_matches(name, map(variable, Settings.model_fields), n=1)
     return name, f"unknown setting; did you mean {nearest[0]}?" if nearest else "unknown setting"
 
@@ -330,6 +404,9 @@ def _display_value(value: Any) -> str | int | None:
         return _without_password(secret) if "://" in secret else MASK
     if isinstance(value, tuple):
         return ",".join(map(str, value))
+    if isinstance(value, dict):
+        tables = {name: one.model_dump(exclude_none=True) for name, one in value.items()}
+        return json.dumps(tables) if tables else None
     return _without_password(str(value))
 
 

@@ -28,7 +28,7 @@ class NoCredits(StorageError):
         self.balance = balance
         self.required = required
         details = {"credits_remaining": balance, "credits_required": required}
-        super().__init__("No credits are left for this operation; buy a pack.", details=details)
+        super().__init__("No credits are left for this operation.", details=details)
 
 
 class NotFound(StorageError):

@@ -35,6 +35,7 @@ _CONTRIBUTING = read("CONTRIBUTING.md")
 _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")
 _OPERATION = read("config/README.md")
+_TEAM = read("config/TEAM.md")
 _PLUGINS = read("plugins/README.md")
 _PACKAGE = "A package and its checks"  # as of the next
 _TOOL = "Declaring a tool"  # its commands are executed in test_foreign_plugin
@@ -63,10 +64,10 @@ _COMMANDS = [
 
 
 def test_every_document_with_commands_is_covered() -> None:
-    """They are executed or parsed, here, in test_production and test_foreign_plugin."""
+    """They are executed or parsed, here, in test_production, test_foreign_plugin and long/test_team."""
     with_commands = [document for document in documents() if document.commands()]
 
-    assert with_commands == [_CONTRIBUTING, _README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _TESTS, _USAGE]
+    assert with_commands == [_CONTRIBUTING, _README, _BENCHMARKS, _OPERATION, _TEAM, _SANDBOX, _PLUGINS, _TESTS, _USAGE]
 
 
 def test_the_readme_has_commands() -> None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,10 @@ class Listeners:
     @classmethod
     def open(cls, settings: Settings, host: str, port: int) -> "Listeners":
         """Listens; port 0 selects a free port. Raises OSError."""
-        return cls(bind_sockets(port, host, backlog=_BACKLOG), metrics_server.open_listener(settings.metrics_port))
+        return cls(
+            bind_sockets(port, host, backlog=_BACKLOG),
+            metrics_server.open_listener(settings.metrics_address, settings.metrics_port),
+        )
 
     def all(self) -> list[socket.socket]:
         """Returns all sockets."""
@@ -71,7 +75,18 @@ def assemble(
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
 
     def openapi() -> dict[str, Any]:
-        return document(documented_operations(registry), registry, settings.base_url)
+        absent = set() if settings.packs_on_sale else {"purchaseCredits", "receiveStripeEvent"}
+        absent |= {"register"} if settings.registration == "closed" else set()
+        offered = [one for one in documented_operations(registry) if one.operation.id not in absent]
+        made = document(offered, registry, settings.base_url)
+        if settings.packs_on_sale:
+            body = made["paths"]["/credits/purchase"]["post"]["requestBody"] = deepcopy(
+                made["paths"]["/credits/purchase"]["post"]["requestBody"]
+            )
+            first, media_type = next(iter(settings.packs_on_sale)), body["content"]["application/json"]
+            media_type["example"]["pack"] = first
+            media_type["schema"]["properties"]["pack"] |= {"enum": list(settings.packs_on_sale), "examples": [first]}
+        return made
 
     detector = file_detector(settings, registry, executor)
     on_files = executor if isinstance(executor, FileExecutor) else DescriptorExecutor(executor)
@@ -102,7 +117,9 @@ async def listening(
     """
     settings = services.settings
     application, usage = build_application(services), services.process.connections
-    server = Server(application, settings.rate_limit_anonymous, settings.trusted_proxies, timeouts, usage)
+    server = Server(
+        application, settings.rate_limit_anonymous, settings.trusted_proxies, timeouts, usage, settings.base_path
+    )
     listeners = listeners or Listeners.open(settings, host, port)
     server.listen_on(listeners.requests)
     services.readiness.start()
@@ -196,6 +213,8 @@ async def _serve(
                 _announce(registry, settings, url, process)
                 if not await services.database.run(accounts.any_exists):
                     log.info("no account yet; create one with: convertd account create")
+                for plan in await services.database.run(accounts.unknown_plans, settings.all_plans):
+                    log.warning("accounts have the plan %s, which is not among the settings: it is ignored", plan)
             if process.count > 1:
                 log.info("process %d of %d serves requests", process.number + 1, process.count)
             await stop.wait()

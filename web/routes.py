@@ -54,9 +54,20 @@ from web.handlers.webhooks import (
 from web.http.handler import BaseHandler
 from web.http.responses import HeaderNames, TextCache, TextCompression
 from web.metrics.conversions import OTHER
-from web.services.accounts.accounts import SIGN_IN_LINK
+from web.services.accounts.changes import SIGN_IN_LINK
+from web.services.accounts.oidc import CALLBACK_PATH
 from web.services.container import Services
-from web.site.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, UsageCsv
+from web.site.admin import ADMIN_PATH, AdminAccount, AdminChange, AdminInvitation, AdminPage
+from web.site.dashboard import (
+    BuyCredits,
+    Dashboard,
+    DeleteAccount,
+    KeyChange,
+    NewKey,
+    PersonalData,
+    Receipt,
+    UsageCsv,
+)
 from web.site.dashboard_files import ChosenFiles, FileDownload, FilePreview, FilesPage
 from web.site.dashboard_jobs import EndForm, JobsPage, ResultDownload
 from web.site.dashboard_webhooks import NewWebhook, OwnSecretAction, RedeliveryAction, WebhookAction, WebhooksPage
@@ -71,7 +82,7 @@ from web.site.pages import (
     VerifyPage,
     load_templates,
 )
-from web.site.sign_in import Session, SignInEmail, SignInLink
+from web.site.sign_in import OidcCallback, OidcStart, Session, SignInEmail, SignInLink
 from web.site.site_files import LlmsText, Manifest, SecurityText, Sitemap
 from web.site.tools import ToolPage
 
@@ -143,6 +154,14 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/(sign-in|sign-out)", Session),
     ("/dashboard/sign-in-email", SignInEmail),
     (SIGN_IN_LINK, SignInLink),
+    ("/dashboard/oidc", OidcStart),
+    (CALLBACK_PATH, OidcCallback),
+    (ADMIN_PATH, AdminPage),
+    (f"{ADMIN_PATH}/invite", AdminInvitation),
+    (f"{ADMIN_PATH}/accounts/([^/]+)", AdminAccount),
+    (f"{ADMIN_PATH}/accounts/([^/]+)/(set|grant|delete)", AdminChange),
+    ("/dashboard/data.json", PersonalData),
+    ("/dashboard/delete", DeleteAccount),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
     ("/dashboard/files", FilesPage),

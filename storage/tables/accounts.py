@@ -5,11 +5,13 @@ A deleted account is a row without email address and name, to which the rows of 
 
 import hashlib
 import unicodedata
+from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from storage.database.pages import Page, read_page
 from storage.database.transaction import Statement, Transaction, columns, reading
 from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
@@ -19,13 +21,21 @@ from storage.tables import files, jobs, ledger, models, webhooks
 TRIAL_EMAIL = "trials@convertd.invalid"
 """The address of the account that pays for trials. Its domain cannot exist, and registration refuses it."""
 
+MAX_GRANT = 1_000_000_000
+"""Credits that are granted or removed at once."""
+
+Role = Literal["admin", "member"]
+
 _DAY = 86_400  # seconds
 _GMAIL = ("gmail.com", "googlemail.com")  # two names of the same mailboxes
 
 
 @dataclass(frozen=True)
 class StoredAccount:
-    """An account. `credits_remaining` excludes `credits_held`."""
+    """An account. `credits_remaining` excludes `credits_held`.
+
+    Without a `plan`, the server's settings and the purchases of the account decide. `plan_changes` is a JSON object.
+    """
 
     id: Annotated[str, Field(exclude=True)]
     email: Email
@@ -38,6 +48,9 @@ class StoredAccount:
     created_at: Timestamp
     last_used_at: Timestamp | None
     address: Annotated[str | None, Field(exclude=True)]
+    plan: Annotated[str | None, Field(exclude=True)] = None
+    plan_changes: Annotated[str | None, Field(exclude=True)] = None
+    role: Annotated[Role, Field(exclude=True)] = "member"
 
 
 _COLUMNS = ", ".join(getattr(models.Account, one.name).column_name for one in fields(StoredAccount))
@@ -98,6 +111,24 @@ def list_all(transaction: Transaction) -> tuple[StoredAccount, ...]:
 
 
 @reading
+def search(transaction: Transaction, text: str, *, limit: int, cursor: str | None = None) -> Page[StoredAccount]:
+    """Returns accounts of clients whose address contains the text, newest first. Raises ValueError."""
+    table = models.Account
+    query = table.select(*columns(table, StoredAccount)).where(table.email.not_in(["", TRIAL_EMAIL]))
+    if text.strip():
+        query = query.where(table.email_key.contains(email_key(text)))
+    return read_page(transaction, StoredAccount, query, table.created_at, table.id, limit=limit, cursor=cursor)
+
+
+@reading
+def emails(transaction: Transaction, ids: Collection[str]) -> dict[str, str]:
+    """Returns the addresses of accounts by their ids, without deleted accounts."""
+    table = models.Account
+    query = table.select(table.id, table.email).where(table.id.in_(list(ids)) & (table.email != ""))
+    return {str(account): str(email) for account, email in transaction.rows(query)}
+
+
+@reading
 def any_exists(transaction: Transaction) -> bool:
     """Whether at least one client has, or has had, an account."""
     return transaction.first(models.Account.select().where(models.Account.email != TRIAL_EMAIL)) is not None
@@ -124,6 +155,21 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
     return ledger.credit(transaction, account.id, "grant", amount, ref, reason).balance
 
 
+def change(transaction: Transaction, account: str, **values: str | None) -> None:
+    """Sets columns of the account: `plan`, `plan_changes` and `role`."""
+    table = models.Account
+    changes = {getattr(table, name): value for name, value in values.items()}
+    transaction.execute(table.update(changes).where(table.id == account))
+
+
+@reading
+def unknown_plans(transaction: Transaction, known: Collection[str]) -> tuple[str, ...]:
+    """Returns the plans of accounts that are not among the known ones."""
+    plan = models.Account.plan
+    query = models.Account.select(plan).where(plan.is_null(False) & plan.not_in(list(known))).distinct()
+    return tuple(sorted(name for (name,) in transaction.rows(query)))
+
+
 def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
     """Deletes an account with its keys, sessions, files, batches, jobs, webhooks, presets and logged requests.
 
@@ -141,9 +187,10 @@ def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
     for table in (models.DashboardSession, *owned):
         transaction.execute(table.delete().where(table.account == account.id))
     webhooks.delete_all(transaction, account.id)
+    transaction.execute(models.Identity.delete().where(models.Identity.account == account.id))
     _delete_verifications(transaction, account)
     # The id is unique, and no address: the address can have another account.
-    anonymous = {"email": "", "email_key": account.id, "name": "", "address": None}
+    anonymous = {"email": "", "email_key": account.id, "name": "", "address": None, "role": "member"}
     transaction.execute(models.Account.update(anonymous).where(models.Account.id == account.id))
     return blobs
 

@@ -16,6 +16,7 @@ Purpose = Literal["register", "replace", "sign_in"]
 
 VALIDITY = 86_400  # seconds
 SIGN_IN_VALIDITY = 900  # seconds
+INVITATION_VALIDITY = 604_800  # seconds: 7 days
 _TOKEN_BYTES = 32
 
 
@@ -59,6 +60,14 @@ def request_sign_in(transaction: Transaction, email: str) -> Registration | None
     return issued if account else None
 
 
+def invite(transaction: Transaction, email: str, name: str, free_credits: int) -> Registration:
+    """Creates a token that signs in to the account of the address, which is created, unverified, if there is none."""
+    account = accounts.find(transaction, email)
+    if account is None:
+        account = accounts.create(transaction, email, name, free_credits=free_credits, verified=False)
+    return _issue(transaction, "sign_in", account, email, "", INVITATION_VALIDITY)
+
+
 def _issue(
     transaction: Transaction, purpose: Purpose, account: StoredAccount | None, email: str, name: str, validity: int
 ) -> Registration:
@@ -98,8 +107,8 @@ def verify(
 def sign_in(transaction: Transaction, token: str) -> str:
     """Consumes a token of `request_sign_in`, and starts a session. Returns its token.
 
-    The email address of the account counts as verified. Raises NotFound if the token is unknown, used, or older than 15
-    minutes.
+    The email address of the account counts as verified. Raises NotFound if the token is unknown, used, or too
+    old.
     """
     _, _, account = _consume(transaction, token, "sign_in")
     if account is None:

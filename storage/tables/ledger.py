@@ -154,13 +154,13 @@ def reserve(
     hold_id: str | None = None,
     key: str | None = None,
 ) -> Hold:
-    """Holds credits until the operation ends, or its server stops.
+    """Holds credits, or none for an operation that costs nothing, until the operation ends or its server stops.
 
     Raises NoCredits, also if `key` is no valid key of the account.
     A caller that passes `hold_id` can release the hold even if the call is cancelled before it returns.
     """
-    if amount <= 0:
-        raise ValueError("amount must be positive.")
+    if amount < 0:
+        raise ValueError("amount must not be negative.")
     hold_id = hold_id or new_id("hold")
     hold = {"id": hold_id, "account": account, "amount": amount, "state": "held", **vars(owner)}
     times = {"now": transaction.now, "created_at": transaction.now, "expires_at": FOREVER}

@@ -23,6 +23,9 @@ class Account(Model):
     last_used_at = BigIntegerField(null=True)
     address = TextField(null=True)  # the IP address that registered it, if that is known
     low_credits = BigIntegerField(null=True)  # the balance below which credits.low is sent, until it has been
+    plan = TextField(null=True)  # None: by the settings and its purchases
+    plan_changes = TextField(null=True)  # JSON: limits that differ from the plan
+    role = TextField()  # by default, member
 
 
 class Key(Model):
@@ -396,3 +399,26 @@ class Backfill(Model):
 
     name = TextField(primary_key=True)
     position = TextField()
+
+
+class Audit(Model):
+    """What an administrator or an operator did. `details` is a JSON object."""
+
+    id = TextField(primary_key=True)
+    at = BigIntegerField()
+    actor = TextField()
+    action = TextField()
+    subject = TextField()
+    details = TextField()
+
+
+class Identity(Model):
+    """Who a sign-in service says that somebody is, and the account that belongs to it."""
+
+    issuer = TextField()
+    subject = TextField()
+    account = TextField()
+    created_at = BigIntegerField()
+
+    class Meta:
+        primary_key = CompositeKey("issuer", "subject")

@@ -54,6 +54,12 @@ def read(transaction: Transaction) -> Totals | None:
 
 
 @reading
+def latest(transaction: Transaction) -> Mapping[str, int]:
+    """Returns the counters as of the latest `read`; none before `begin`."""
+    return {row.name: row.amount for row in transaction.all(models.Counter.select())}
+
+
+@reading
 def count(transaction: Transaction) -> Mapping[str, int]:
     """Returns the first values of the counters: the totals of all rows, without the changes that are recorded.
 

@@ -248,6 +248,12 @@ _STRIPE_URLS = ("api.stripe.com", "ftp://api.stripe.com", "https://", "https://h
         *(("BLOB_URL", value, "must be a URL starting with s3:// or file://") for value in _BLOB_URLS),
         *(("CLUSTER", value, "must be the address of a Dask scheduler, such as tcp:") for value in _SCHEDULERS),
         *(("MAIL_FROM", value, "must be an email address") for value in _SENDERS),
+        ("METRICS_ADDRESS", "somewhere", "'somewhere' does not appear to be an IPv4 or IPv6 address"),
+        ("OIDC_ISSUER", "http://login.example.org", "must be an https URL, unless it is on this machine"),
+        ("OIDC_CLIENT_ID", "convertd", "must be set if and only if CONVERTD_OIDC_ISSUER is set"),
+        ("DEFAULT_PLAN", "gold", "must be one of free, paid, trial"),
+        ("REGISTRATION", "maybe", "Input should be 'open', 'invite' or 'closed'"),
+        ("PLANS", "gold", "must be a table of the TOML file, or JSON"),
         *(("STRIPE_API_BASE", value, "must be an http or https URL") for value in _STRIPE_URLS),
     ],
 )
@@ -298,3 +304,24 @@ def test_invalid_settings_end_the_command(monkeypatch: pytest.MonkeyPatch) -> No
     done = CliRunner().invoke(cli, ["serve"])
     assert done.exit_code == 2
     assert "CONVERTD_SANDBXO: unknown setting; did you mean CONVERTD_SANDBOX?" in done.stderr
+
+
+def test_plans_and_packs_are_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "convertd.toml"
+    text = 'default_plan = "team"\nrate_limit_free = 7\n[plans.team]\nmax_file_size = "500MB"\nunmetered = true\n'
+    file.write_text(f"{text}[plans.free]\nmax_concurrent = 3\n[packs]\n")
+    monkeypatch.setenv("CONVERTD_CONFIG", str(file))
+    settings = load_settings()
+    team, free, paid = (settings.all_plans[name] for name in ("team", "free", "paid"))
+    assert (team.max_file_size, team.max_concurrent, team.price) == (500 << 20, paid.max_concurrent, 0)
+    assert (free.requests_per_minute, free.max_concurrent, free.max_file_size, free.price) == (7, 3, 10 << 20, 1)
+    assert (settings.default_plan, settings.packs) == ("team", {})
+
+    file.write_text('[plans.team]\nmax_file_size = "much"\n[packs.small]\ncredits = 5\n')
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    lines = [line.strip().split(": ") for line in str(refused.value).splitlines()[1:]]
+    assert [line[:2] for line in lines] == [
+        ["CONVERTD_PLANS", "team.max_file_size"],
+        ["CONVERTD_PACKS", "small.amount"],
+    ]

@@ -18,16 +18,19 @@ from storage.tables import (
     accounts,
     api_keys,
     archives,
+    audit,
     batches,
     deliveries,
     email_verification,
     files,
     idempotency,
+    identities,
     job_runs,
     jobs,
     ledger,
     links,
     models,
+    personal_data,
     purchases,
     receivers,
     request_log,
@@ -44,7 +47,21 @@ from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE
 pytestmark = pytest.mark.both_databases
 P = ParamSpec("P")
 R = TypeVar("R")
-_MODULES = (accounts, api_keys, batches, email_verification, files, links, request_log, sessions, totals, usage)
+_MODULES = (
+    accounts,
+    api_keys,
+    audit,
+    batches,
+    email_verification,
+    files,
+    identities,
+    links,
+    personal_data,
+    request_log,
+    sessions,
+    totals,
+    usage,
+)
 _EMAIL = "person@example.org"
 NAMED = vars(ledger) | vars(api_keys) | vars(sessions) | vars(request_log) | vars(usage)
 STATEMENTS = {name: value for name, value in NAMED.items() if isinstance(value, Statement)}
@@ -133,7 +150,9 @@ def test_every_statement(database: Database, clock: Clock) -> None:
     _use_keys(run, account)
     _store_files(run, account)
     _convert_batch(run, account)
+    _administer(run, account)
     assert run(totals.read) is None
+    assert run(totals.latest) == {}
     run(totals.begin, run(totals.count))
     stock = run(totals.read)
     assert stock is not None
@@ -166,6 +185,31 @@ def _register(run: Recorder) -> str:
     found = run(accounts.get, account.id)
     assert (run(accounts.find, _EMAIL.upper()), found.credits_remaining) == (found, 60)
     return account.id
+
+
+def _administer(run: Recorder, account: str) -> None:
+    other = run(accounts.find, "other@example.org")
+    assert other is not None
+    run(accounts.change, account, plan="team", plan_changes="{}", role="admin")
+    assert run(accounts.unknown_plans, ["free"]) == ("team",)
+    found = run(accounts.search, "Person@", limit=1)
+    assert [(one.id, one.plan, one.role) for one in found.values] == [(account, "team", "admin")]
+    newest = run(accounts.search, "", limit=1)
+    assert run(accounts.search, "", limit=1, cursor=newest.next_cursor).next_cursor is None
+    assert run(accounts.emails, {account, "acct_1"}) == {account: _EMAIL}
+    assert run(email_verification.invite, "other@example.org", "Other", 50).purpose == "sign_in"
+    known = {"may_create": False, "free_credits": 50, "role": None}
+    for email in ("other@example.org", None):
+        token = run(identities.sign_in, "https://issuer", "1", email, "Other", **known)
+        assert run(sessions.find, token)[0].id == other.id
+    with pytest.raises(identities.NotAllowed):
+        run(identities.sign_in, "https://issuer", "2", None, "Other", **known)
+    run(audit.record, account, "set", other.id, plan="team", role=None)
+    actions = run(audit.list_page, limit=1)
+    assert [(one.actor, one.details) for one in actions.values] == [(account, '{"plan": "team"}')]
+    exported = run(personal_data.export, account)
+    assert (exported["account"][0]["email"], len(exported["files"])) == (_EMAIL, 3)
+    assert all("sha256" not in row for rows in exported.values() for row in rows)
 
 
 def _use_keys(run: Recorder, account: str) -> None:

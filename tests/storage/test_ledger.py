@@ -145,8 +145,8 @@ def test_a_hold_can_be_released_by_its_chosen_id(database: Database) -> None:
 @pytest.mark.parametrize("amount", [0, -1])
 def test_amounts_must_be_positive(database: Database, amount: int) -> None:
     account = open_account(database, 10)
-    with pytest.raises(ValueError, match="must be positive"):
-        reserve(database, account, amount)
+    with pytest.raises(ValueError, match="must not be negative"):
+        reserve(database, account, -1)
     with pytest.raises(ValueError, match="must be positive"):
         database.run_blocking(ledger.credit, account.id, "grant", amount, "ref")
 
@@ -353,7 +353,7 @@ def test_the_first_changes_of_the_files_of_an_account_count_all_of_them(
 ) -> None:
     """Some of them at the same time, when none has counted the files yet."""
     earlier = open_earlier(18)
-    owners = [open_account(earlier).id for _ in range(10)]
+    owners = [open_earlier_account(earlier, 50) for _ in range(10)]
     converted, deleted = ([earlier.run_blocking(files.add, one, SOURCE, DAY).file_id for one in owners] for _ in "12")
     opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(files.most_stored_bytes, owners[0]) is None

@@ -154,8 +154,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
         ),
         "no_credits": ErrorDescription(
             402,
-            "No credits are left for this operation; buy a pack.",
-            "Buy a pack of credits. `details` has the balance and the price.",
+            "No credits are left for this operation.",
+            "Get more credits. `details` has the balance and the price.",
             details=CreditDetails,
         ),
         "invalid_file_type": ErrorDescription(
@@ -237,6 +237,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "too_many_keys": "the account has as many API keys as it may have",
                 "cross_site": "a page of another site sent the request",
                 "unknown_host": "the page was requested under another host than the service's",
+                "domain": "addresses of other domains can register",
+                "sign_in_refused": "the sign-in service of the dashboard has confirmed nobody who may sign in",
                 "too_many": "the account has as many webhooks as it may have",
                 "webhook_disabled": "the webhook has ended",
                 "last_key": "the last API key can only be rotated",
@@ -256,7 +258,10 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             "No such file.",
             "The path is wrong, or the resource was deleted or has expired: files and batches are kept for a limited "
             "time.",
-            {"not_processed": "the file has not been converted yet"},
+            {
+                "not_processed": "the file has not been converted yet",
+                "registration_closed": "the operator of the service makes all accounts",
+            },
         ),
         "server_error": ErrorDescription(
             500,
@@ -266,6 +271,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "checkout_unavailable": "the payment provider does not respond",
                 "checkout_not_configured": "no payment provider is configured",
                 "email_not_configured": "no mail server is configured",
+                "sign_in_unavailable": "the sign-in service of the dashboard does not respond",
             },
         ),
         "method_not_allowed": ErrorDescription(

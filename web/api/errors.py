@@ -151,6 +151,26 @@ class EmailNotConfigured(ApiError):
     message = "This server does not send email, so you cannot register."
 
 
+class RegistrationClosed(NotFound):
+    """Nobody can register here."""
+
+    reason = "registration_closed"
+    message = "Registration is closed: ask the operator of this service for an account."
+
+
+class SignInUnavailable(ApiError):
+    """The sign-in service cannot be reached, or does not respond as it should."""
+
+    reason = "sign_in_unavailable"
+    message = "The sign-in service cannot be reached. Try again later."
+
+
+class SignInRefused(InvalidParameter):
+    """The sign-in service has confirmed nobody who may sign in."""
+
+    reason = "sign_in_refused"
+
+
 class NotReady(ApiError):
     """The service cannot process requests at the moment."""
 

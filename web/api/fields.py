@@ -15,7 +15,7 @@ from email_validator import EmailNotValidError, validate_email
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from config.pricing import DAY, PACKS, Pack
+from config.pricing import DAY, DEFAULT_PACKS
 from storage.database.pages import CURSOR
 from storage.tables.api_keys import MAX_GRACE
 from storage.tables.jobs import Status
@@ -58,14 +58,6 @@ def _display_name(value: object) -> str:
         limits = {"min": _NAME_LENGTH[0], "max": _NAME_LENGTH[-1]}
         raise PydanticCustomError("out_of_range", "must have {min} to {max} characters.", limits)
     return name
-
-
-def _pack(value: object) -> Pack:
-    pack = PACKS.get(string(value))
-    if pack is None:
-        names = {"available": list(PACKS)}
-        raise PydanticCustomError("unknown", f"must be one of {', '.join(PACKS)}.", names)
-    return pack
 
 
 def _file_ids(value: object) -> tuple[str, ...]:
@@ -342,8 +334,8 @@ class PurchaseFields(RequestModel):
     """POST /credits/purchase."""
 
     pack: Annotated[
-        Pack,
-        field_type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
+        str,
+        field_type(string, Annotated[str, Field(json_schema_extra={"enum": list(DEFAULT_PACKS)})]),
         Field(description="The pack of credits to buy.", examples=["starter"]),
     ]
     language: Language | None = None

@@ -101,6 +101,23 @@ class Flat:
         return schema
 
 
+_LINKS = ("download_url", "endpoint", "register_url")
+
+
+def below(base_path: str, value: Any) -> Any:
+    """Returns JSON values with the base path before the paths in fields that are links."""
+    if not base_path:
+        return value
+    if isinstance(value, Mapping):
+        return {
+            name: base_path + one
+            if name in _LINKS and isinstance(one, str) and one[:1] == "/"
+            else below(base_path, one)
+            for name, one in value.items()
+        }
+    return [below(base_path, one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def to_json(value: Any) -> Any:
     """Returns a dataclass, or a collection of JSON values, as JSON values."""
     kind: Any = type(value)

@@ -16,6 +16,7 @@ from storage.database import Database, Transaction, reading
 from storage.errors import NoCredits, NotFound, StorageError
 from storage.field_types import format_timestamp
 from storage.tables import accounts, api_keys, files, ledger, ledger_audit
+from storage.tables import audit as audit_log
 from storage.tables.accounts import StoredAccount
 from storage.tables.api_keys import IssuedKey, Key
 from storage.tables.ledger import Grant
@@ -30,13 +31,14 @@ from web.cli.output import (
     print_message,
     print_table,
 )
+from web.services.accounts.plans import plan_of
 
 if TYPE_CHECKING:
     from web.api.field_types import Model
 
 R = TypeVar("R")
 
-_MAX_CREDITS = 1_000_000_000  # per call
+_MAX_CREDITS = accounts.MAX_GRANT
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True)
 Email = Annotated[str, typer.Argument(help="The email address of the account.")]
@@ -61,6 +63,7 @@ def create(
 
     def create_account(transaction: Transaction) -> IssuedKey:
         account = accounts.create(transaction, address, display_name, free_credits=credits, verified=not unverified)
+        audit_log.record(transaction, audit_log.OPERATOR, "create", account.id)
         return api_keys.issue(transaction, account.id, display_name)
 
     settings = load_settings_or_exit()
@@ -121,7 +124,12 @@ def delete(
         exit_with("nothing was deleted.", FAILED)
     with exit_on_storage_errors():
         blob_store = open_blobs(settings)
-    blobs = _run_transaction(settings, lambda transaction: accounts.delete(transaction, account.email))
+
+    def erase(transaction: Transaction) -> tuple[str, ...]:
+        audit_log.record(transaction, audit_log.OPERATOR, "delete", account.id)
+        return accounts.delete(transaction, account.email)
+
+    blobs = _run_transaction(settings, erase)
     try:
         asyncio.run(blob_store.delete(blobs))
     except (OSError, StorageError) as error:
@@ -152,11 +160,131 @@ def grant(
 
     def add(transaction: Transaction) -> int:
         try:
-            return accounts.grant(transaction, address, credits, reason=text)
+            balance = accounts.grant(transaction, address, credits, reason=text)
+            subject = _find(transaction, address).id
+            audit_log.record(transaction, audit_log.OPERATOR, "grant", subject, credits=credits, reason=text)
+            return balance
         except NoCredits as error:
             exit_with(f"the account has only {error.balance} credits.", FAILED)
 
     print(_run_transaction(load_settings_or_exit(), add))
+
+
+@cli.command("set")
+def set_account(
+    email: Email,
+    plan: Annotated[str | None, typer.Option(help="The name of a plan of the settings.")] = None,
+    max_file_size: Annotated[str | None, typer.Option(help="Bytes, or a size such as 500MB.")] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(help="Requests per minute.")] = None,
+    max_concurrent: Annotated[int | None, typer.Option(help="Conversions at the same time.")] = None,
+    max_stored_bytes: Annotated[
+        str | None, typer.Option("--max-stored-bytes", "--storage", help="Bytes, or a size such as 50GB.")
+    ] = None,
+    file_retention_seconds: Annotated[
+        int | None, typer.Option("--file-retention-seconds", "--retention", help="Seconds that files are kept.")
+    ] = None,
+    job_seconds: Annotated[
+        int | None, typer.Option(help="Seconds that a conversion in the background may run.")
+    ] = None,
+    unmetered: Annotated[
+        bool | None, typer.Option("--unmetered/--metered", help="Whether conversions cost nothing.")
+    ] = None,
+    role: Annotated[str | None, typer.Option(help="admin or member.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="First remove the plan and limits that were set.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Set the plan of an account, limits that differ from it, and its role."""
+    from web.services.accounts.changes import account_change, apply_change  # noqa: PLC0415, as above
+
+    settings = load_settings_or_exit()
+    limits = {
+        "max_file_size": max_file_size,
+        "requests_per_minute": requests_per_minute,
+        "max_concurrent": max_concurrent,
+        "max_stored_bytes": max_stored_bytes,
+        "file_retention_seconds": file_retention_seconds,
+        "job_seconds": job_seconds,
+        "unmetered": unmetered,
+    }
+    try:
+        checked = account_change(settings, {"plan": plan, "role": role, **limits}, reset=reset)
+    except ValueError as error:
+        exit_with(str(error), WRONG_USAGE)
+
+    def change(transaction: Transaction) -> StoredAccount:
+        return apply_change(transaction, audit_log.OPERATOR, _find(transaction, email), checked)
+
+    effective = plan_of(_run_transaction(settings, change), settings)
+    if as_json:
+        return print(json.dumps(vars(effective)))
+    return print_table(("limit", "value"), vars(effective).items(), fold=False)
+
+
+@cli.command()
+def key(
+    email: Email,
+    name: Annotated[str, typer.Option(help="The name of the key.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Make another API key of an account and print it. No email is sent; its address counts as verified."""
+
+    def issue(transaction: Transaction) -> IssuedKey:
+        account = _find(transaction, email)
+        accounts.mark_verified(transaction, account.id)
+        issued = api_keys.add(transaction, account.id, name.strip() or account.name)
+        audit_log.record(transaction, audit_log.OPERATOR, "key", account.id, key_id=issued.key.key_id)
+        return issued
+
+    issued = _run_transaction(load_settings_or_exit(), issue)
+    if as_json:
+        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.key_id, "email": email}))
+    print(issued.text)
+    return print_message("the key is not shown again; the other keys of the account stay valid.")
+
+
+@cli.command()
+def invite(
+    email: Email,
+    name: Annotated[str, typer.Option(help="The name of a new account; by default that of the address.")] = "",
+    plan: Annotated[str | None, typer.Option(help="The name of a plan of the settings.")] = None,
+    role: Annotated[str | None, typer.Option(help="admin or member.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an account for an address, and print a link to sign in to it, which is also sent if SMTP is set up."""
+    from web.api.errors import InvalidParameter  # noqa: PLC0415, as above
+    from web.services.accounts.changes import account_change, invitation, registration_fields  # noqa: PLC0415
+    from web.services.accounts.email import SmtpTransport, invitation_email  # noqa: PLC0415
+
+    settings = load_settings_or_exit()
+    try:
+        fields = registration_fields(email, name)
+        checked = account_change(settings, {"plan": plan, "role": role})
+    except (InvalidParameter, ValueError) as error:
+        exit_with(str(error), WRONG_USAGE)
+    link = _run_transaction(
+        settings,
+        lambda transaction: invitation(transaction, audit_log.OPERATOR, settings, fields.email, fields.name, checked),
+    )
+    if settings.smtp_url is not None:
+        transport = SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from, settings.operator.signature)
+        try:
+            asyncio.run(transport.send(invitation_email(fields.email, link)))
+        except Exception as error:  # its text may contain the password
+            print_message(f"the email was not sent: {type(error).__name__}; give the link to its owner yourself.")
+    print(json.dumps({"email": fields.email, "link": link}) if as_json else link)
+
+
+@cli.command()
+def log(as_json: Json = False) -> None:
+    """Show the latest 100 actions of administrators and operators, newest first."""
+    found = _run_transaction(load_settings_or_exit(), lambda transaction: audit_log.list_page(transaction, limit=100))
+    rows = [{**vars(one), "at": format_timestamp(one.at), "details": json.loads(one.details)} for one in found.values]
+    if as_json:
+        return print(json.dumps(rows, indent=2))
+    columns = ("at", "actor", "action", "subject", "details")
+    return print_table(
+        columns, ([json.dumps(v) if isinstance(v := row[c], dict) else v for c in columns] for row in rows)
+    )
 
 
 @cli.command()
@@ -191,6 +319,9 @@ def _account_fields(account: StoredAccount) -> dict[str, Any]:
         **to_json(account),
         "verified_at": verified_at,
         "credits_held": account.credits_held,
+        "plan": account.plan,
+        "own_limits": account.plan_changes,
+        "role": account.role,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from engine.registry import Registry
 from web.api.operations import JSON_FORM
+from web.api.values import below
 from web.docs.catalogue import DocumentedOption, documented_options, tools_catalogue
 from web.docs.code_samples import LANGUAGES, Call
 
@@ -81,9 +82,9 @@ class ApiDocuments:
     options: tuple[DocumentedOption, ...]
 
     @classmethod
-    def make(cls, registry: Registry, make_openapi: MakeOpenApi) -> "ApiDocuments":
+    def make(cls, registry: Registry, make_openapi: MakeOpenApi, base_path: str = "") -> "ApiDocuments":
         """Makes all documents, which takes about half a second of CPU time."""
-        openapi, tools = make_openapi(), tools_catalogue(registry)
+        openapi, tools = make_openapi(), below(base_path, tools_catalogue(registry))
         return cls(cached_json(openapi), cached_json(tools), endpoints(openapi), documented_options(registry))
 
 

@@ -30,7 +30,11 @@ class Register(BaseHandler):
     access = "not_cross_site"
 
     @Operation(
-        id="register", tag="Registration", json=RegistrationFields, responses=(json_response(schemas.Registration),)
+        id="register",
+        tag="Registration",
+        json=RegistrationFields,
+        responses=(json_response(schemas.Registration),),
+        codes=("not_found",),
     )
     async def post(self) -> None:
         """Request a verification email
@@ -74,7 +78,7 @@ class Verify(BaseHandler):
         else:
             verified = await self.services.registrations.verify(token, self.authorization.address)
             key = verified.issued.key
-            account = Account.from_storage(verified.account, key.key_id)
+            account = Account.from_storage(verified.account, key.key_id, self.services.settings)
             rule = self.services.registrations.credits_rule if verified.account.credits_remaining == 0 else ""
             self.respond(
                 schemas.VerifiedKey(
@@ -117,9 +121,9 @@ class AccountResource(BaseHandler):
             max_batch_files=settings.max_batch_files,
             max_merge_files=self.services.registry.tools["pdf-merge"].inputs[-1],
             max_concurrent=tier.max_concurrent,
-            file_retention_seconds=settings.file_retention_seconds,
+            file_retention_seconds=tier.file_retention_seconds,
         )
-        storage = schemas.Storage(stored, tier.max_stored)
+        storage = schemas.Storage(stored, tier.max_stored_bytes)
         rate_limit = schemas.RateLimit(self.authorization.status)
         self.respond(schemas.Account(account, tier.name, tier.max_file_size, storage, rate_limit, limits))
 

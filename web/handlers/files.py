@@ -142,7 +142,7 @@ class Batches(BaseHandler):
         Costs nothing.
         """
         target = self.input.json_fields(ConversionFields).output_format
-        self.respond(await self.services.batches.create(self.client().id, target))
+        self.respond(await self.services.batches.create(self.client(), target))
 
 
 class BatchResource(BaseHandler):

@@ -7,7 +7,7 @@ from web.api.fields import JobListQuery
 from web.api.job_fields import PreferHeader
 from web.api.operations import Operation, Response, json_response
 from web.api.schemas.jobs import EndedJob, Job, JobList, describe_job
-from web.api.values import API
+from web.api.values import API, below
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.conversions.conversion_request import ConversionRequest
 from web.services.conversions.idempotency import Replayed, ResponseData
@@ -43,7 +43,7 @@ async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None
         handler.set_header("Preference-Applied", preferences.applied)
     if not ended:
         handler.set_status(202)
-        handler.set_header("Location", f"{API}/jobs/{job['job_id']}")
+        handler.set_header("Location", f"{handler.base_path}{API}/jobs/{job['job_id']}")
     handler.respond(job)
 
 
@@ -84,7 +84,7 @@ class JobResource(BaseHandler):
 
         A job that waits or runs is cancelled, and is not charged. A job that has ended is deleted with its result.
         """
-        job, deleted = await self.services.jobs.end(self.client().id, job_id)
+        job, deleted = await self.services.jobs.end(self.client(), job_id)
         self.authorization.credits_remaining = await self.services.accounts.balance(self.client().id)
         self.respond({**describe_job(job), "deleted": deleted})
 
@@ -122,5 +122,5 @@ class EventStream(BaseHandler):
                     await self.flush()
 
     async def _send(self, job: StoredJob) -> None:
-        self.write(f"event: job\ndata: {json.dumps(describe_job(job), ensure_ascii=False)}\n\n")
+        self.write(f"event: job\ndata: {json.dumps(below(self.base_path, describe_job(job)), ensure_ascii=False)}\n\n")
         await self.flush()

@@ -156,19 +156,19 @@ class Authorization:
         signed_in = self.account
         self.account = paying = await trials.account(self.address)
         self.credits_remaining = None
-        if signed_in is not None:
+        if signed_in is None:
+            trials.check_offered()
+        else:
             tier = replace(paying.tier, max_file_size=signed_in.tier.max_file_size)
             self.account = replace(paying, tier=tier, client=signed_in.id)
         await trials.count_preview(self.address, signed_in)
 
     def _key_and_limit(self, access: Access) -> tuple[str, int]:
-        settings = self._services.settings
         if access in _SCRIPTS:
             return f"page:{self.account.id if self.account else self.address}", PAGE_REQUESTS
         if self.account is None:
-            return f"address:{self.address}", settings.rate_limit_anonymous
-        paid = self.account.tier.name == "paid"
-        return f"account:{self.account.id}", settings.rate_limit_paid if paid else settings.rate_limit_free
+            return f"address:{self.address}", self._services.settings.rate_limit_anonymous
+        return f"account:{self.account.id}", self.account.tier.requests_per_minute
 
     def _is_same_origin(self) -> bool | None:
         """Whether a page of this server sent the request; None if no page did, by the headers that browsers set."""

@@ -32,7 +32,7 @@ from web.api.errors import (
 from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
 from web.api.job_fields import Preferences, parse_preferences
 from web.api.operations import METHODS, Access, Route
-from web.api.values import to_json
+from web.api.values import below, to_json
 from web.http.authorization import Authorization
 from web.http.connections import connection_of
 from web.http.request_input import DiscardedBody, RequestInput
@@ -166,6 +166,19 @@ class BaseHandler(RequestHandler):
         assert self.authorization.account is not None
         return self.authorization.account
 
+    @property
+    def base_path(self) -> str:
+        """The path below which everything is served. Paths of requests are without it, and links have it."""
+        return self.services.settings.base_path
+
+    def redirect(self, url: str, permanent: bool = False, status: int | None = None) -> None:
+        """Redirects to a URL, or to a path of this server."""
+        super().redirect(self.base_path + url if url.startswith("/") else url, permanent, status)
+
+    def static_url(self, path: str, include_host: bool | None = None, **kwargs: Any) -> str:
+        """The URL of a static file."""
+        return self.base_path + super().static_url(path, include_host, **kwargs)
+
     def create_work_file(self) -> WorkFile:
         """An empty file of the account, for the request or its result. Raises RateLimited."""
         return self.services.work_files.create(self.client().tenant.id, self.connection.give_up_if_slow)
@@ -174,7 +187,7 @@ class BaseHandler(RequestHandler):
 
     def respond(self, data: object) -> None:
         """Responds with a value of the API, or JSON values, in the envelope."""
-        write_json(self, {"data": to_json(data), "meta": self._meta()})
+        write_json(self, {"data": below(self.base_path, to_json(data)), "meta": self._meta()})
 
     def respond_encoded(self, data: bytes) -> None:
         """Responds with encoded JSON in the envelope."""
@@ -209,7 +222,7 @@ class BaseHandler(RequestHandler):
         """Responds with the error in the envelope."""
         public = public_error(error)
         self.set_error(public)
-        write_json(self, envelope(public, self.request_id))
+        write_json(self, below(self.base_path, envelope(public, self.request_id)))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None

@@ -1,4 +1,4 @@
-"""GET /metrics for Prometheus, on a port of its own that only this machine can reach."""
+"""GET /metrics for Prometheus, on a port of its own that by default only this machine can reach."""
 
 import asyncio
 import logging
@@ -17,7 +17,6 @@ from web.services.container import Services
 
 log = logging.getLogger("convertd.metrics")
 
-_HOST = "127.0.0.1"
 _MAX_BODY = 1024  # bytes
 _SAMPLE_INTERVAL = 1.0  # seconds
 _IDLE_TIMEOUT = 120  # seconds; scrapes are more frequent
@@ -28,17 +27,17 @@ def start_server_metrics(services: Services, listener: socket.socket) -> HTTPSer
     return start_metrics_server(listener, services.metrics.registry, lambda: sample(services))
 
 
-def open_listener(port: int) -> socket.socket | None:
-    """Listens on this machine. Returns None if the port is 0, or if it cannot be opened, which is logged."""
+def open_listener(address: str, port: int) -> socket.socket | None:
+    """Listens on an IP address. Returns None if the port is 0, or if it cannot be opened, which is logged."""
     if port == 0:
         return None
     try:
-        listener = socket.create_server((_HOST, port))
+        listener = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
     except OSError as error:
-        log.warning("no metrics: cannot listen on %s:%d: %s", _HOST, port, error.strerror or error)
+        log.warning("no metrics: cannot listen on %s:%d: %s", address, port, error.strerror or error)
         return None
     listener.setblocking(False)
-    log.info("metrics on http://%s:%d/metrics", _HOST, port)
+    log.info("metrics on http://%s:%d/metrics", address, port)
     return listener
 
 
@@ -91,7 +90,8 @@ class _MetricsHandler(RequestHandler):
 
     def prepare(self) -> None:
         # A web page can make its own host name resolve to this machine; then the browser would let it read the metrics.
-        if not is_loopback(split_host_and_port(self.request.host)[0]):
+        is_local = is_loopback(self.request.remote_ip)
+        if is_local and not is_loopback(split_host_and_port(self.request.host)[0]):
             raise HTTPError(403)
 
     async def get(self) -> None:

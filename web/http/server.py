@@ -62,7 +62,8 @@ class Server(HTTPServer):
     """Serves an application, with limits on connections in total and per client.
 
     `rate_limit` is for the headers of errors that no handler sends. `trusted` proxies have no limit of their own. If
-    several processes listen on the same sockets, `usage` lets each have its share of the connections.
+    several processes listen on the same sockets, `usage` lets each have its share of the connections. Paths may
+    begin with the `base_path`: some proxies pass it on, others remove it.
     """
 
     def initialize(  # type: ignore[override]
@@ -72,8 +73,10 @@ class Server(HTTPServer):
         trusted: Collection[IPv4Network | IPv6Network] = (),
         timeouts: ConnectionTimeouts = ConnectionTimeouts(),
         usage: SharedUsage | None = None,
+        base_path: str = "",
     ) -> None:
         self._usage = usage
+        self._base_path = base_path
         self._rate_limit = rate_limit
         self._trusted = trusted
         self._timeouts = timeouts
@@ -175,7 +178,9 @@ class Server(HTTPServer):
         connection.begin_request()
         if connection.is_proxy:
             self._clients.reassign(connection, client_network(connection.peer))
-        return _TimedRequest(super().start_request(server_conn, request_conn), connection, self._assign_client)
+        return _TimedRequest(
+            super().start_request(server_conn, request_conn), connection, self._assign_client, self._base_path
+        )
 
     def on_close(self, server_conn: object) -> None:
         super().on_close(server_conn)
@@ -237,6 +242,7 @@ class _TimedRequest(HTTPMessageDelegate):
     request: HTTPMessageDelegate
     connection: Connection
     assign_client: Callable[[Connection, HTTPHeaders], None]
+    base_path: str
     started: bool = False
 
     async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
@@ -246,11 +252,13 @@ class _TimedRequest(HTTPMessageDelegate):
         if len(line.path) > _MAX_URL:
             self.connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
             raise HTTPInputError
+        if not line.path.startswith("/"):
+            line = _origin_form(line)
+        if self.base_path:
+            line = line._replace(path=_below(line.path, self.base_path))
         if self.connection.only_health and line.path not in _HEALTH_PATHS:
             self.connection.send_error(too_many_connections())
             raise HTTPInputError
-        if not line.path.startswith("/"):
-            line = _origin_form(line)
         if line.method not in RequestHandler.SUPPORTED_METHODS:  # Tornado would refuse it without reading the body
             line = line._replace(method=UNKNOWN_METHOD)
         self.connection.timer.restart(Timeout.BODY)
@@ -286,6 +294,14 @@ def _origin_form(line: RequestStartLine) -> RequestStartLine:
         raise HTTPInputError from None
     query = f"?{parts.query}" if parts.query else ""
     return line._replace(path=(parts.path or "/") + query)
+
+
+def _below(path: str, base: str) -> str:
+    """The path of a request without the base path, if it begins with it."""
+    rest = path.removeprefix(base)
+    if rest == path or rest[:1] not in ("", "/", "?"):
+        return path
+    return rest if rest.startswith("/") else f"/{rest}"
 
 
 async def _drain_and_close(connection: socket.socket) -> None:

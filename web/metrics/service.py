@@ -289,6 +289,7 @@ class InstallationMetrics:
         self._plugins = gauge(
             "convertd_plugin_up", "1 if the plugin is loaded and its detection works.", ("plugin", "version")
         )
+        self.sandbox_layers: Mapping[str, bool] = {}
         self._layers = gauge("convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",))
 
     def set_plugins(self, plugins: Iterable[Plugin]) -> None:
@@ -298,6 +299,7 @@ class InstallationMetrics:
 
     def set_sandbox_layers(self, layers: Mapping[str, bool]) -> None:
         """Sets which layers of the sandbox are active."""
+        self.sandbox_layers = dict(layers)
         for layer, active in layers.items():
             self._layers.labels(layer).set(active)
 

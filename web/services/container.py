@@ -20,6 +20,7 @@ from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.services.accounts.accounts import Accounts, Registrations
 from web.services.accounts.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
+from web.services.accounts.oidc import OidcSignIn
 from web.services.accounts.trials import Trials
 from web.services.admission.admission import Admission
 from web.services.conversions.additional_files import AdditionalFiles
@@ -86,8 +87,9 @@ class Services:
         idempotency = IdempotencyService(database, owner, releases)
         self.webhooks = Webhooks(database, owner, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
-        self.accounts = Accounts(database)
-        self.trials = Trials(database, limiter)
+        self.accounts = Accounts(database, settings)
+        self.oidc = OidcSignIn(settings, database)
+        self.trials = Trials(database, limiter, settings)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges = Charges(database, owner, releases)
         self.admission = Admission(settings.workers, memory=job_memory(), processes=process.count)
@@ -123,8 +125,7 @@ class Services:
         database = self.database
         registry = self.registry
         metrics = self.metrics
-        retention = self.settings.file_retention_seconds
-        self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
+        self.files = files = Files(database, blobs, registry, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
         additional_files = AdditionalFiles(files, self.work_files, registry)
         self.conversions = Conversions(
@@ -169,6 +170,7 @@ class Services:
             batches=self.batches,
             files=files,
             metrics=metrics.jobs,
+            settings=self.settings,
         )
 
     async def close(self) -> None:
@@ -183,7 +185,9 @@ class Services:
     async def documents(self) -> ApiDocuments:
         """Returns the documents that describe the API. They are made when they are first needed."""
         if self._documents is None:
-            self._documents = await asyncio.to_thread(ApiDocuments.make, self.registry, self._make_openapi)
+            self._documents = await asyncio.to_thread(
+                ApiDocuments.make, self.registry, self._make_openapi, self.settings.base_path
+            )
         return self._documents
 
 

@@ -1,5 +1,6 @@
 """The dashboard of the signed-in account: balance, usage, requests, API keys and purchases, with forms."""
 
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -7,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.errors import PublicError
-from config.pricing import MIB, PACKS, TIERS
+from config.pricing import MIB
+from storage.database import Transaction
 from storage.field_types import format_timestamp
-from storage.tables import purchases, usage
+from storage.tables import accounts, audit, personal_data, purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
-from web.api.errors import NotFound
+from web.api.errors import InvalidParameter, NotFound
 from web.api.field_types import validate
 from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period
 from web.api.values import API
@@ -50,7 +52,7 @@ class AccountPage(PageHandler):
         """Returns the value of a private cookie, once."""
         value = self.get_cookie(name)
         if value is not None:
-            self.clear_cookie(name, path=SIGN_IN_PATH)
+            self.clear_cookie(name, path=self.base_path + SIGN_IN_PATH)
         return value
 
 
@@ -61,7 +63,7 @@ class Dashboard(AccountPage):
         if self.request.headers.get("Sec-Fetch-Site") == "cross-site":
             # Browsers do not send the cookie on navigation from another site, such as the checkout. A reload does.
             self.set_header("Refresh", "0")
-            self.write_page("redirect.html", url=self.request.uri)
+            self.write_page("redirect.html", url=f"{self.base_path}{self.request.uri}")
         else:
             self.write_sign_in_page()
 
@@ -158,6 +160,37 @@ class UsageCsv(PageHandler):
         return self.write(usage_csv(report.by_day))
 
 
+class PersonalData(PageHandler):
+    """Everything that is kept about the account, as JSON."""
+
+    access = "session"
+
+    async def get(self) -> None:
+        data = await self.services.database.run(personal_data.export, session_account(self).id)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Content-Disposition", 'attachment; filename="convertd-data.json"')
+        self.write(json.dumps(data, indent=1, ensure_ascii=False))
+
+
+class DeleteAccount(PageHandler):
+    """Deletes the account with its files, if its address is entered."""
+
+    access = "session"
+
+    async def post(self) -> None:
+        account, database = session_account(self), self.services.database
+        async with shown_errors(self, account, _write_dashboard):
+            if accounts.email_key(self.input.web_form().get("email", "")) != accounts.email_key(account.email):
+                raise InvalidParameter("Enter the email address of the account to delete it.", param="email")
+
+            def delete(transaction: Transaction) -> tuple[str, ...]:
+                audit.record(transaction, account.id, "delete", account.id)
+                return accounts.delete(transaction, account.email)
+
+            await self.services.files.discard(await database.run(delete))
+            self.redirect("/", status=303)
+
+
 async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -> None:
     """Responds with the dashboard."""
     period, database = _chosen_period(page), page.services.database
@@ -180,9 +213,9 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
         errors=usage_report.error_summary(requests),
         shown_requests=_SHOWN_REQUESTS,
         request_facts=usage_report.request_facts,
-        packs=tuple(PACKS.values()),
+        packs=page.services.settings.packs_on_sale,
         describe_price=usage_report.describe_price,
-        max_mib=TIERS["paid"].max_file_size // MIB,
+        max_mib=page.services.settings.all_plans["paid"].max_file_size // MIB,
         payments=await database.run(purchases.list_payments, account.id),
         format_amount=format_amount,
         payment_status=payment_status,

@@ -90,7 +90,7 @@ async def _write_page(
 ) -> None:
     found = await page.services.files.list_page(account.id, processed=True, limit=_SHOWN, cursor=cursor)
     files = [stored_file(file) for file in found.values]
-    hours = round(page.services.files.retention / 3600)
+    hours = round(account.tier.file_retention_seconds / 3600)
     page.write_page(
         "dashboard_files.html",
         error=error,

@@ -30,7 +30,7 @@ class EndForm(PageHandler):
     async def post(self, job_id: str, action: str) -> None:
         account, jobs = session_account(self), self.services.jobs
         async with shown_errors(self, account, _write_page):
-            await (jobs.cancel if action == "cancel" else jobs.delete)(account.id, job_id)
+            await (jobs.cancel if action == "cancel" else jobs.delete)(account, job_id)
             self.redirect(_PATH, status=303)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tornado.escape import xhtml_escape
 
-from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TIERS
+from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import TaskLimits
@@ -82,7 +82,9 @@ class Docs(PageHandler):
             formats=format_groups(services.registry),
             settings=services.settings,
             limits=_limits(services.settings),
-            rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
+            tiers=[
+                plan for name, plan in services.settings.all_plans.items() if name in _shown_plans(services.settings)
+            ],
             **_CONSTANTS,
         )
         return text.decode()
@@ -97,7 +99,7 @@ class DocsIndex(Docs):
             return
         documents = await self.services.documents()
         entries = [
-            (page.path, page.title, entry.id, entry.title, entry.text)
+            (self.base_path + page.path, page.title, entry.id, entry.title, entry.text)
             for page in docs_pages(documents)
             for entry in read_entries(self.render_body(page, documents))
         ]
@@ -108,6 +110,11 @@ def docs_pages(documents: ApiDocuments) -> list[DocsPage]:
     """The pages of this server: the page of additional options only if it has some."""
     has_more = any(group is MORE for group, _ in grouped(documents.options))
     return [page for page in DOCS_PAGES if has_more or page.name != f"options/{MORE.name}"]
+
+
+def _shown_plans(settings: Settings) -> tuple[str, ...]:
+    """The plans that accounts of this server can get by themselves."""
+    return tuple(dict.fromkeys([settings.default_plan, *(["paid"] if settings.packs_on_sale else [])]))
 
 
 def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
@@ -184,7 +191,6 @@ _CONSTANTS: Mapping[str, Any] = MappingProxyType(
         "status": STATUS,
         "errors": ERROR_CATALOGUE,
         "warnings": WARNING_CATALOGUE,
-        "tiers": tuple(TIERS.values()),
         "mib": MIB,
         "cost": CREDITS_PER_CONVERSION,
         "free_credits": FREE_CREDITS,

@@ -1,6 +1,7 @@
 """Pages for people: landing, registration, status, and static files."""
 
 import json
+import re
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -9,23 +10,19 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from tornado.template import Loader
+from tornado.template import DictLoader
 from tornado.web import HTTPError, StaticFileHandler
 
 from config.errors import PublicError
 from config.pricing import (
     FREE_CREDITS,
     MIB,
-    PACKS,
-    TIERS,
-    TRIAL_TIER,
-    TRIALS_PER_ADDRESS,
 )
 from engine.conversions import AnyTool
 from storage.errors import InvalidKey
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
 from web.api.error_catalogue import INFORMATION_WARNINGS
-from web.api.errors import ApiError, NotFound, public_error
+from web.api.errors import ApiError, NotFound, RegistrationClosed, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
@@ -51,6 +48,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_LINK = re.compile(r"""((?<![\w-])(?:href|src|action|formaction)=")/(?=[^/])""")
 _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 """The media type of data for scripts of pages."""
@@ -97,10 +95,12 @@ class PageHandler(BaseHandler):
     def get_template_namespace(self) -> dict[str, Any]:
         own = {
             "here": self.request.path,
+            "base": self.base_path,
             "site": self.site,
             "json": json,
             "operator": self.services.settings.operator,
             "signed_in": self.authorization.session,
+            "registration": self.services.settings.registration,
         }
         return {**super().get_template_namespace(), **own}
 
@@ -139,19 +139,28 @@ class PageHandler(BaseHandler):
         if error is not None:
             self.set_error(error)
         sends_email = self.services.email_queue.enabled
-        self.write_page("sign_in.html", error=error, sends_email=sends_email, sent=sent, minutes=SIGN_IN_VALIDITY // 60)
+        self.write_page(
+            "sign_in.html",
+            error=error,
+            sends_email=sends_email,
+            sent=sent,
+            minutes=SIGN_IN_VALIDITY // 60,
+            sign_in=self.services.oidc.enabled,
+        )
 
     def set_private_cookie(
         self, name: str, value: str, max_age: int, *, path: str = SIGN_IN_PATH, samesite: str = "Strict"
     ) -> None:
         """Sets a cookie that scripts cannot read, by default for requests of the dashboard only."""
         secure = self.services.settings.base_url.startswith("https://")
-        self.set_cookie(name, value, path=path, max_age=max_age, httponly=True, samesite=samesite, secure=secure)
+        self.set_cookie(
+            name, value, path=self.base_path + path, max_age=max_age, httponly=True, samesite=samesite, secure=secure
+        )
 
     def write_public_error(self, error: BaseException | None) -> None:
         if self.access == "session" and isinstance(error, InvalidKey):
             self.set_status(303)
-            self.set_header("Location", SIGN_IN_PATH)
+            self.set_header("Location", self.base_path + SIGN_IN_PATH)
             self.set_header("Content-Length", "0")
         elif wants_html(self.request.headers.get("Accept", "")):
             public = public_error(error)
@@ -173,7 +182,7 @@ class WorkPage(PageHandler):
     async def find_access(self) -> dict[str, Any]:
         """What the scripts of the page may do, as JSON values."""
         account = await self.authorization.find_session()
-        tier = account.tier if account else TRIAL_TIER
+        tier = account.tier if account else self.services.settings.all_plans["trial"]
         if account is not None:
             self.set_header("Cache-Control", "no-store")
         return {
@@ -181,9 +190,9 @@ class WorkPage(PageHandler):
             "left": account.credits_remaining
             if account
             else await self.services.trials.remaining(self.authorization.address),
-            "trials": TRIALS_PER_ADDRESS,
+            "trials": self.services.settings.trials,
             "limit": tier.max_file_size,
-            "inspectionLimit": TRIAL_TIER.max_file_size,
+            "inspectionLimit": self.services.settings.all_plans["trial"].max_file_size,
             "parallel": min(tier.max_concurrent, _PARALLEL),
         }
 
@@ -205,7 +214,8 @@ class Landing(WorkPage):
 
     def _values(self, access: dict[str, Any], recent: Sequence[StoredFile]) -> dict[str, Any]:
         services, url = self.services, self.services.settings.base_url
-        registry = services.registry
+        registry, plans = services.registry, services.settings.all_plans
+        default = plans[services.settings.default_plan]
         form, file = {"output_format": "webp"}, (("file", "photo.heic"),)
         example = Call("POST", f"{url}/convert", form, file, saves="photo.webp")
         targets_of = services.formats.data["by_input_format"]
@@ -230,12 +240,12 @@ class Landing(WorkPage):
             "samples": _trial_samples(url),
             "option_groups": option_groups(),
             "example": LANGUAGES["curl"](example),
-            "packs": tuple(PACKS.values()),
+            "packs": services.settings.packs_on_sale,
             "describe_price": describe_price,
             "free_credits": FREE_CREDITS,
-            "trial_mib": TRIAL_TIER.max_file_size // MIB,
-            "max_mib": {name: tier.max_file_size // MIB for name, tier in TIERS.items()},
-            "hours": services.settings.file_retention_seconds / 3600,
+            "trial_mib": plans["trial"].max_file_size // MIB,
+            "max_mib": {"free": default.max_file_size // MIB, "paid": plans["paid"].max_file_size // MIB},
+            "hours": default.file_retention_seconds / 3600,
         }
 
 
@@ -288,6 +298,8 @@ class RegisterPage(PageHandler):
     access = "form"
 
     async def get(self) -> None:
+        if self.services.settings.registration == "closed":
+            raise RegistrationClosed
         self.write_page("register.html", error=None, entered={}, sent_to=None, **self._offer())
 
     async def post(self) -> None:
@@ -380,9 +392,13 @@ class PageNotFound(PageHandler):
 
 
 @cache
-def load_templates() -> Loader:
-    """Compiles the templates of all pages, once per process. Reads from disk."""
-    loader = Loader(str(_TEMPLATES))
-    for path in _TEMPLATES.rglob("*.html"):
-        loader.load(str(path.relative_to(_TEMPLATES)))
+def load_templates() -> DictLoader:
+    """Compiles the templates of all pages, once per process. Reads from disk.
+
+    Their links begin with `/`; the base path is added here, so that no link can be without it.
+    """
+    texts = {str(path.relative_to(_TEMPLATES)): path.read_text() for path in _TEMPLATES.rglob("*.html")}
+    loader = DictLoader({name: _LINK.sub(r"\1{{ base }}/", text) for name, text in texts.items()})
+    for name in texts:
+        loader.load(name)
     return loader

@@ -2,12 +2,15 @@
 
 from storage.errors import InvalidKey
 from storage.errors import NotFound as UnknownToken
-from web.api.errors import ApiError, InvalidParameter, NotFound
+from web.api.errors import ApiError, InvalidParameter, NotFound, SignInRefused
 from web.api.field_types import validate
 from web.api.fields import EmailFields, VerificationQuery
 from web.http.authorization import SESSION_COOKIE
 from web.services.accounts.accounts import SESSION_LIFETIME
+from web.services.accounts.oidc import ATTEMPT_SECONDS, CALLBACK_PATH, Attempt
 from web.site.pages import SIGN_IN_PATH, PageHandler
+
+_ATTEMPT_COOKIE = "convertd_oidc"  # from the start of a sign-in to its end
 
 
 class Session(PageHandler):
@@ -18,7 +21,7 @@ class Session(PageHandler):
     async def post(self, action: str) -> None:
         if action == "sign-out":
             await self.services.accounts.sign_out(self.get_cookie(SESSION_COOKIE, ""))
-            self.clear_cookie(SESSION_COOKIE)
+            self.clear_cookie(SESSION_COOKIE, path=f"{self.base_path}/")
             return self.redirect("/", status=303)
         try:
             form = self.input.web_form()
@@ -60,6 +63,45 @@ class SignInLink(PageHandler):
         except (InvalidParameter, UnknownToken):
             await self.authorization.count_failed_login()
             return self.write_sign_in_page(NotFound("This link has been used, or has expired. Ask for another one."))
+        return _begin(self, session)
+
+
+class OidcStart(PageHandler):
+    """Leads to the sign-in service."""
+
+    access = "form"
+
+    async def get(self) -> None:
+        if not self.services.oidc.enabled:
+            raise NotFound("No such page.")
+        attempt = Attempt()
+        try:
+            url = await self.services.oidc.begin(attempt)
+        except ApiError as error:
+            return self.write_sign_in_page(error)
+        self.set_private_cookie(_ATTEMPT_COOKIE, attempt.to_text(), ATTEMPT_SECONDS, path=CALLBACK_PATH, samesite="Lax")
+        return self.redirect(url, status=303)
+
+
+class OidcCallback(PageHandler):
+    """Where the sign-in service sends people back to."""
+
+    access = "form"
+
+    async def get(self) -> None:
+        self.set_header("Referrer-Policy", "no-referrer")
+        if not self.services.oidc.enabled:
+            raise NotFound("No such page.")
+        attempt = self.get_cookie(_ATTEMPT_COOKIE, "")
+        self.clear_cookie(_ATTEMPT_COOKIE, path=self.base_path + CALLBACK_PATH)
+        state, code = (self.get_query_argument(name, "") for name in ("state", "code"))
+        try:
+            if not code:
+                raise SignInRefused("The sign-in service did not let you in.")
+            session = await self.services.oidc.complete(Attempt.from_text(attempt or ""), state, code)
+        except ApiError as error:
+            await self.authorization.count_failed_login()
+            return self.write_sign_in_page(error)
         return _begin(self, session)
 
 

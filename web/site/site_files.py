@@ -90,5 +90,10 @@ class Manifest(SiteFile):
         icon = {"src": self.static_url("mark.svg"), "sizes": "any", "type": "image/svg+xml"}
         colors = {"background_color": "#faf9f6", "theme_color": "#0a6b58"}
         name = urlsplit(self.site).hostname
-        manifest = {"name": "convertd", "description": f"Converts files at {name}.", "start_url": "/", **colors}
+        manifest = {
+            "name": "convertd",
+            "description": f"Converts files at {name}.",
+            "start_url": f"{self.base_path}/",
+            **colors,
+        }
         self.write_file("application/manifest+json", json.dumps({**manifest, "display": "standalone", "icons": [icon]}))

@@ -1,5 +1,7 @@
 // The docs: search over all pages, contents that show where the reader is, and entries that open when they are named.
 
+import { base } from "./base.js";
+
 const byId = (id) => document.getElementById(id);
 const IGNORED = new Set("a an and do for from how i in is my of on the to with".split(" "));
 const article = document.querySelector("article");
@@ -7,7 +9,7 @@ const wide = matchMedia("(min-width: 62rem)");
 let index = null; // [page path, page title, anchor, title, text][]
 
 async function loadIndex() {
-  index ??= fetch("/docs/index.json").then((response) => (response.ok ? response.json() : []));
+  index ??= fetch(`${base}/docs/index.json`).then((response) => (response.ok ? response.json() : []));
   return index;
 }
 

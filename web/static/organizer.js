@@ -1,5 +1,6 @@
 // Pages of several files as thumbnails, to arrange: dragged, or moved by Alt with an arrow key, turned, repeated, deleted.
 
+import { base } from "./base.js";
 import { newKey, plural } from "./access.js";
 import { copyMiddle, loadPages, loadPreview } from "./try_images.js";
 import { RequestError, createForm, run, sendForJson } from "./try_requests.js";
@@ -71,7 +72,7 @@ export class Organizer {
     try {
       if (!SHOWN.has(extension)) {
         const form = createForm({ file, output_format: "webp", dry_run: "true", pages: "all", ...(password && { password }) });
-        const { data } = await sendForJson("/try/convert", { form });
+        const { data } = await sendForJson(`${base}/try/convert`, { form });
         source.count = data.container === "zip" ? data.file_count : data.pages ?? 1;
       }
       this.sources.push(source);
@@ -207,7 +208,7 @@ export class Organizer {
     for (const source of used) {
       if (source.isDocument && !source.converted) {
         source.key ??= newKey();
-        const result = await run("/try/convert", { form: createForm({ file: source.file, output_format: "pdf" }), key: source.key, signal, onWait });
+        const result = await run(`${base}/try/convert`, { form: createForm({ file: source.file, output_format: "pdf" }), key: source.key, signal, onWait });
         this.page.access.update(result);
         source.converted = new File([result.blob], source.file.name.replace(/\.[^.]*$/, ".pdf"), { type: "application/pdf" });
       }

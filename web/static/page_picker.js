@@ -1,5 +1,6 @@
 // Chooses a place on the image of a page, for options that are a box, several boxes, or a position.
 
+import { base } from "./base.js";
 import { createCropper } from "./try_compare.js";
 import { copyMiddle, loadPage } from "./try_images.js";
 import { RequestError, createForm, sendForJson } from "./try_requests.js";
@@ -37,7 +38,7 @@ export class PagePicker {
     close.addEventListener("click", () => { this.container.hidden = true; });
     try {
       const form = createForm({ file, output_format: "png", dry_run: "true", dpi: 72, pages: number, ...(password && { password }) }); // points are pixels
-      const [{ data }, image] = await Promise.all([sendForJson("/try/convert", { form }), loadPage(file, number, password)]);
+      const [{ data }, image] = await Promise.all([sendForJson(`${base}/try/convert`, { form }), loadPage(file, number, password)]);
       if (name !== "boxes" && this.options.controls.page) this.options.set("page", String(number));
       this.container.replaceChildren(row, this.createChoice(name, number, image, data), close);
     } catch (error) {

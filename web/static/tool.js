@@ -1,5 +1,6 @@
 // The page of a tool: files in their order, options, one request, and its result.
 
+import { base } from "./base.js";
 import { Access, formatSize, guard, newKey, plural, receiveFiles } from "./access.js";
 import { Organizer } from "./organizer.js";
 import { PagePicker } from "./page_picker.js";
@@ -80,7 +81,7 @@ async function submit() {
     const { sent, fields } = await files.prepare({ signal, onWait });
     const body = createForm({ ...givenOptions(options.values, schemas), ...fields });
     for (const file of sent) body.append(given.maximum > 1 ? "files[]" : "file", file, file.name);
-    const result = await run(`/try/tools/${given.name}`, { form: body, key: attempt.key, signal, onUpload, onWait });
+    const result = await run(`${base}/try/tools/${given.name}`, { form: body, key: attempt.key, signal, onUpload, onWait });
     done = state;
     access.update(result);
     await showResult(result);

@@ -1,5 +1,6 @@
 // The try-it form of the landing page: chosen files, options for all of them, and the requests behind the latest result.
 
+import { base } from "./base.js";
 import { createComparison } from "./try_compare.js";
 import { Access, formatSize, guard, plural, receiveFiles } from "./access.js";
 import { FileEntry, safeName, saving } from "./try_file.js";
@@ -61,7 +62,7 @@ const page = {
   },
   // Resolves to what the API says about a pair of formats; null if it says nothing.
   loadPair(source, target) {
-    const path = `/api/v1/formats/${source}/${target}`;
+    const path = `${base}/api/v1/formats/${source}/${target}`;
     if (!pairs.has(path)) {
       pairs.set(path, sendForJson(path).then(({ data }) => data, () => {
         pairs.delete(path);

@@ -1,5 +1,6 @@
 // A chosen file of the try-it form: its format, its own options, its conversion, and the result.
 
+import { base } from "./base.js";
 import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
 import { copyMiddle, loadPreview, showImage } from "./try_images.js";
@@ -152,7 +153,7 @@ export class FileEntry {
     if (this.file.size <= LARGE) return; // an inspection finds it
     const head = new File([this.file.slice(0, HEAD)], this.file.name);
     try {
-      const { data } = await sendForJson("/try/identify", { form: createForm({ file: head }), signal: this.removal.signal });
+      const { data } = await sendForJson(`${base}/try/identify`, { form: createForm({ file: head }), signal: this.removal.signal });
       if (data.input_format && data.input_format !== this.source) this.setSource(data.input_format);
     } catch (error) {
       if (error.code === "invalid_file_type") this.refuse(error);
@@ -175,7 +176,7 @@ export class FileEntry {
     const isCurrent = () => (target === this.target || !this.target) && password === this.options.password;
     const form = createForm({ output_format: target, dry_run: "true", ...(password && { password }), ...(pages && { pages }), file: this.file });
     try {
-      const { data } = await sendForJson("/try/convert", { form, signal });
+      const { data } = await sendForJson(`${base}/try/convert`, { form, signal });
       if (!isCurrent()) return; // for another format, an inspection is queued
       this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : []), ...(data.file_count > 1 ? [`A ZIP of ${data.file_count} images`] : [])];
       this.messages = data.warnings.map((warning) => warning.message);
@@ -248,7 +249,7 @@ export class FileEntry {
     const onUpload = (share) => this.setState(share < 1 ? "uploading" : "converting", undefined, share);
     const onWait = (seconds) => this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
     this.setState("uploading");
-    const result = await run("/try/convert", { form, key: this.attempt.key, signal, onUpload, onWait });
+    const result = await run(`${base}/try/convert`, { form, key: this.attempt.key, signal, onUpload, onWait });
     this.page.access.update(result);
     this.showResult(result.data, result.blob, options, request);
   }

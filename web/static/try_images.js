@@ -1,5 +1,6 @@
 // Images of files: shown by the browser if it can, else a preview that the server makes.
 
+import { base } from "./base.js";
 import { readZip } from "./zip.js";
 import { Queue, createForm, send } from "./try_requests.js";
 
@@ -23,7 +24,7 @@ export async function loadPreview(blob, { alt, limit, password, signal }) {
     if (blob.size > limit) throw error;
   }
   const form = createForm({ file: blob, ...(password && { password }) });
-  const { response } = await previews.add(() => send("/try/preview", { form, signal }), signal);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
   return Object.assign(await loadImage(response, `Preview of ${alt}`), { isPreview: true });
 }
 
@@ -37,7 +38,7 @@ export async function loadPage(file, number, password) {
 export async function loadPages(file, first, last, password) {
   const form = createForm({ file, pages: first === last ? String(first) : `${first}-${last}`, ...(password && { password }) });
   const { signal } = new AbortController();
-  const { response } = await previews.add(() => send("/try/preview", { form, signal }), signal);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
   const blobs = first === last ? [response] : await readZip(response);
   return Promise.all(blobs.map((blob) => loadImage(blob, "")));
 }
@@ -75,6 +76,6 @@ export function copyMiddle(image, size = Infinity) {
 export async function encodeSample(canvas, options, signal) {
   const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
   const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
-  const { response } = await previews.add(() => send("/try/preview", { form, signal }), signal);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
   return { image: await loadPreview(response, { alt: "", limit: Infinity, signal }), size: response.size };
 }

@@ -1,5 +1,7 @@
 // Requests of pages: with progress and cancellation, in a queue, and errors that say what to do.
 
+import { base } from "./base.js";
+
 const RETRIES = 3; // of a request that exceeds a rate limit
 const RETRIED = [undefined, "queue_full"]; // reasons
 const LONGEST_WAIT = 60; // seconds before a retry
@@ -20,9 +22,9 @@ export class RequestError extends Error {
 const account = document.body.dataset.account ?? ""; // that is signed in
 
 const LINKS = {
-  no_credits: { href: "/dashboard#credits-section", text: "Buy credits" },
-  bytes: { href: "/docs/limits", text: "Limits" },
-  trials: { href: "/register", text: "Create an account" },
+  no_credits: { href: `${base}/dashboard`, text: "Your credits" },
+  bytes: { href: `${base}/docs/limits`, text: "Limits" },
+  trials: { href: `${base}/register`, text: "Create an account" },
   signed_in_changed: { href: "", text: "Reload" },
 };
 const ADVICE = {
@@ -34,7 +36,7 @@ const ADVICE = {
 export function describeError(error, retryAfter = null) {
   const name = error.reason ?? error.code;
   let advice = ADVICE[name];
-  let link = LINKS[name] ?? { href: `/docs/errors#${error.code}`, text: "About this error" };
+  let link = LINKS[name] ?? { href: `${base}/docs/errors#${error.code}`, text: "About this error" };
   if (name === "bytes" && !account) {
     advice = "With an account, files may be larger.";
     link = LINKS.trials;

@@ -1,3 +1,4 @@
+import { base } from "./base.js";
 import { offerKey } from "./new_key.js";
 
 // Exchanges the token in the URL fragment for the API key when the button is clicked.
@@ -23,7 +24,7 @@ async function fetchKey() {
   byId("show-key").disabled = true;
   setStatus("Loading…");
   try {
-    const response = await fetch(`/api/v1/verify?token=${fragment[1]}`,
+    const response = await fetch(`${base}/api/v1/verify?token=${fragment[1]}`,
       { headers: { Accept: "application/json" }, cache: "no-store", referrerPolicy: "no-referrer" });
     const { data, error } = await response.json();
     // The token has been used or is invalid: remove it from the address bar and the history.

@@ -127,7 +127,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
-    listener = open_listener(settings.metrics_port)
+    listener = open_listener(settings.metrics_address, settings.metrics_port)
     metrics_server = None if listener is None else start_metrics_server(listener, collectors, runner.sample)
     try:
         await start_local_executor(settings, executor, metrics.installation)

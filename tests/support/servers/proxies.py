@@ -58,7 +58,7 @@ class NginxServer(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        return [_program("nginx"), "-p", str(self._folder), "-e", "error.log", "-c", "nginx.conf"]
+        return [program("nginx"), "-p", str(self._folder), "-e", "error.log", "-c", "nginx.conf"]
 
     def start(self) -> None:
         make_certificate(self._folder, "localhost")
@@ -93,7 +93,7 @@ class HaproxyServer(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        return [_program("haproxy"), "-db", "-f", str(self.configuration)]
+        return [program("haproxy"), "-db", "-f", str(self.configuration)]
 
     def start(self) -> None:
         changes = {
@@ -124,5 +124,5 @@ def _changed(configuration: Path, changes: Mapping[str, str]) -> str:
     return text
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") or name  # users' paths lack /usr/sbin

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from config.settings import Settings
 from storage.database import Database, Transaction
 from storage.errors import DatabaseBusy, InvalidKey
 from storage.tables import accounts, api_keys, ledger
@@ -54,7 +55,7 @@ async def database(url: str, clock: Clock) -> AsyncIterator[CountingDatabase]:
 
 @pytest.fixture
 async def service(database: CountingDatabase, clock: Clock) -> AsyncIterator[Accounts]:
-    opened = Accounts(database, clock)
+    opened = Accounts(database, Settings(), clock)
     yield opened
     await opened.close()
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from config.settings import Settings
 from convertd_client import Client, InvalidParameter
 from engine import OptionValues
 from engine.registry import load_registry
@@ -152,9 +153,9 @@ def test_repeated_requests_with_files(server: Running) -> None:
 async def test_a_file_that_is_sent_goes_before_an_id(server: Running, tmp_path: Path) -> None:
     """As a field of a request goes before options that are kept for it."""
     registry = load_registry()
-    files = Files(server.database, open_blob_store(None, tmp_path), registry, 60)
+    files = Files(server.database, open_blob_store(None, tmp_path), registry)
     additional = AdditionalFiles(files, WorkFiles(tmp_path), registry)
-    account = await Accounts(server.database).authenticate(f"Bearer {server.account()}")
+    account = await Accounts(server.database, Settings()).authenticate(f"Bearer {server.account()}")
     options: OptionValues = {"watermark": "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7", "width": 9, "output_profile": "p3"}
     request = ConversionRequest(account=account, options=options)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from config.pricing import MIB, TIERS
+from config.pricing import DEFAULT_PLANS, MIB
 from storage.database import Transaction
 from storage.descriptors import BLOCK
 from storage.tables import models
@@ -127,7 +127,7 @@ def test_a_large_result_is_deleted_if_the_client_disconnects_meanwhile(server: R
 
 
 def test_a_large_result_needs_free_storage(server: Running) -> None:
-    key, most = server.account(), TIERS["free"].max_stored
+    key, most = server.account(), DEFAULT_PLANS["free"].max_stored_bytes
     file = server.upload(image(), key=key)["file_id"]
     full = models.File.update({"original_size": most}).where(models.File.file_id == file)
     server.database.run_blocking(Transaction.execute, full)

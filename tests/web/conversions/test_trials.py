@@ -13,7 +13,8 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
+from config.pricing import DEFAULT_PLANS, MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS
+from config.settings import Settings
 from engine.errors import TimedOut
 from storage.tables import accounts, ledger_audit
 from storage.tables.accounts import TRIAL_EMAIL
@@ -30,6 +31,8 @@ from web.services.accounts import trials
 from web.services.admission.admission import SHORT_DEADLINE
 from web.services.admission.tenant_records import PROVING_JOBS
 
+TRIAL_PLAN = DEFAULT_PLANS["trial"]
+TRIALS_PER_ADDRESS = Settings().trials
 PREVIEWED = ("heic", "cr2", "pdf", "psd", "tiff", "svg")
 
 
@@ -192,7 +195,7 @@ class TestLimits:
         assert "credits_remaining" not in answers[-1].text
         assert audited(site).credits_remaining == 0
 
-    @pytest.mark.parametrize(("overruns", "slots"), [(0, TRIAL_TIER.max_concurrent), (3, 1)])
+    @pytest.mark.parametrize(("overruns", "slots"), [(0, TRIAL_PLAN.max_concurrent), (3, 1)])
     def test_slots_and_overruns_by_address(self, servers: Servers, data_dir: Path, overruns: int, slots: int) -> None:
         error = TimedOut("Late.")
         error.seconds = SHORT_DEADLINE
@@ -203,7 +206,7 @@ class TestLimits:
             with ThreadPoolExecutor(4) as pool:
                 for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"):
                     pool.submit(_abandoned, site, address)
-            assert executor.most_running == slots + TRIAL_TIER.max_concurrent
+            assert executor.most_running == slots + TRIAL_PLAN.max_concurrent
 
     def test_failed_conversions_are_not_charged(self, site: Running) -> None:
         problem(tried(site, b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg"), 500, "processing_failed")

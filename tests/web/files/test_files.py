@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from config.pricing import TIERS
+from config.pricing import DEFAULT_PLANS
 from engine.registry import load_registry
 from storage.database import Transaction
 from storage.tables import accounts, ledger_audit, models
@@ -244,7 +244,7 @@ def _grown(server: Running, file_id: str, size: int, column: str = "original_siz
 
 
 def test_stored_uploads_have_a_quota(either: Running) -> None:
-    key, most, content = either.account(), TIERS["free"].max_stored, image("JPEG")
+    key, most, content = either.account(), DEFAULT_PLANS["free"].max_stored_bytes, image("JPEG")
     first = either.upload(content, key=key)["file_id"]
     _grown(either, first, most - len(content))
     last = either.upload(content, key=key)["file_id"]
@@ -266,7 +266,7 @@ def test_expired_files_take_no_space(either: Running) -> None:
     """Also before they are deleted."""
     key, content = either.account(), image("JPEG")
     file = either.upload(content, key=key)["file_id"]
-    _grown(either, file, TIERS["free"].max_stored)
+    _grown(either, file, DEFAULT_PLANS["free"].max_stored_bytes)
     refused = either.request("POST", "/files/upload", key, files={"file": ("a.jpg", content)})
     problem(refused, 413, "file_too_large", reason="storage", param="file")
     expired = models.File.update(expires_at=1).where(models.File.file_id == file)
@@ -276,7 +276,10 @@ def test_expired_files_take_no_space(either: Running) -> None:
 
 def test_jobs_are_not_accepted_without_space(either: Running) -> None:
     key, content = either.account(), image("JPEG")
-    details = {"max_stored_bytes": TIERS["free"].max_stored, "stored_bytes": TIERS["free"].max_stored - 1}
+    details = {
+        "max_stored_bytes": DEFAULT_PLANS["free"].max_stored_bytes,
+        "stored_bytes": DEFAULT_PLANS["free"].max_stored_bytes - 1,
+    }
     _grown(either, either.upload(content, key=key)["file_id"], details["stored_bytes"])
     form: dict[str, Any] = {"files": {"file": ("a.jpg", content)}, "data": {"output_format": "png"}}
     response = either.request("POST", "/convert", key, headers={"Prefer": "respond-async"}, **form)
@@ -305,7 +308,7 @@ def test_the_size_of_stored_files_is_not_summed(either: Running, caplog: pytest.
 
 
 def test_results_count_towards_the_quota(either: Running) -> None:
-    key, most, content = either.account(credits=9), TIERS["free"].max_stored, image("JPEG")
+    key, most, content = either.account(credits=9), DEFAULT_PLANS["free"].max_stored_bytes, image("JPEG")
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
     first = either.convert(content, "bmp", headers=headers).json()["data"]
     assert _storage(either, key) == {"stored_bytes": first["processed_size"], "max_stored_bytes": most}
@@ -323,7 +326,7 @@ def test_results_count_towards_the_quota(either: Running) -> None:
 
 
 def test_a_repeat_of_a_stored_response_needs_no_space(server: Running) -> None:
-    key, most = server.account(credits=9), TIERS["free"].max_stored
+    key, most = server.account(credits=9), DEFAULT_PLANS["free"].max_stored_bytes
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json", "Idempotency-Key": "one"}
     first = server.convert(image("JPEG"), "bmp", headers=headers).json()["data"]
     _grown(server, first["file_id"], most, "result_size")

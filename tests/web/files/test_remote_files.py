@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from config.pricing import TIERS
+from config.pricing import DEFAULT_PLANS
 from engine.outcome import Outcome
 from tests.support.requests.batches import create
 from tests.support.requests.checks import problem
@@ -30,7 +30,9 @@ from web.services.files.work_files import WorkFiles
 from web.services.webhooks.outgoing import Outgoing
 from web.services.webhooks.public_addresses import AddressRules
 
-ACCOUNT = Account("acct_1", "a@example.org", "A", 1, 50, 0, 0, 0, 1, None, None, tier=TIERS["free"], key_id="key_1")
+ACCOUNT = Account(
+    "acct_1", "a@example.org", "A", 1, 50, 0, 0, 0, 1, None, None, tier=DEFAULT_PLANS["free"], key_id="key_1"
+)
 ALLOWED = "127.0.0.2"  # which the server may reach
 REACHABLE = AddressRules((ip_network(ALLOWED),))
 PDF = document("one", 1), document("two", 1)

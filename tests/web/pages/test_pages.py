@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tornado.template import Loader, Template
 
-from config.pricing import PACKS
+from config.pricing import DEFAULT_PACKS
 from config.settings import SettingsError, load_settings
 from tests.support.requests import http
 from tests.support.requests.account_requests import posted, signed_in
@@ -295,7 +295,7 @@ def test_a_receipt_is_bookable(named: Running, stripe: StripeServer) -> None:
     assert f"{session['total_details']['amount_tax'] / 100:.2f} EUR (19 %)" in receipt
     assert f"<td>{session['amount_total'] / 100:.2f} EUR</td>" in receipt
     assert session["client_reference_id"] in receipt
-    assert session["amount_total"] == PACKS["starter"].price
+    assert session["amount_total"] == DEFAULT_PACKS["starter"].amount
     assert session["invoice"]
 
 

@@ -19,7 +19,7 @@ from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.mail_server import email_to, emails_to
-from web.services.accounts.accounts import SIGN_IN_LINK
+from web.services.accounts.changes import SIGN_IN_LINK
 
 UNKNOWN = "ab" * 32
 

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, Request, Route, expect
 
-from config.pricing import FREE_CREDITS, MIB, TRIALS_PER_ADDRESS
+from config.pricing import FREE_CREDITS, MIB
+from config.settings import Settings
 from tests.support.browser import add_file, convert, download, open_options, state, use_account, violations
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.samples.corpus import load_corpus
@@ -23,6 +24,8 @@ from tests.support.servers.in_process import Running, Servers, eventually
 pytestmark = pytest.mark.slow
 
 Save = Callable[[Page, str], None]
+
+TRIALS_PER_ADDRESS = Settings().trials
 
 
 @pytest.fixture

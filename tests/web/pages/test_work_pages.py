@@ -13,7 +13,8 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from config.pricing import MIB, TRIALS_PER_ADDRESS
+from config.pricing import MIB
+from config.settings import Settings
 from engine.registry import load_registry
 from storage.tables import accounts, sessions
 from tests.support.requests import http
@@ -23,6 +24,8 @@ from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers
 from web.site.pages import tool_page
+
+TRIALS_PER_ADDRESS = Settings().trials
 
 
 @pytest.fixture(scope="module")

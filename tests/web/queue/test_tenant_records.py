@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from config.settings import Settings
 from engine import OptionValues
 from engine.errors import ConversionError, CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
 from engine.executor import TaskLimits
@@ -195,7 +196,7 @@ def account(tmp_path: Path) -> Iterator[Account]:
     """A free account that was registered from an address."""
     database = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
     stored = database.run_blocking(accounts.create, "a@b.org", "n", free_credits=50, address="192.0.2.1")
-    yield Account.from_storage(stored, database.run_blocking(api_keys.issue, stored.id, "n").key.key_id)
+    yield Account.from_storage(stored, database.run_blocking(api_keys.issue, stored.id, "n").key.key_id, Settings())
     database.close()
 
 

@@ -355,3 +355,11 @@ def test_metrics_are_not_for_web_pages(scraped: Scraped) -> None:
         host: http.get(scraped.url, headers={"Host": host}).status_code for host in ("evil.example", "localhost:9464")
     }
     assert found == {"evil.example": 403, "localhost:9464": 200}
+
+
+def test_metrics_are_served_at_the_address_of_the_settings(servers: Servers, data_dir: Path) -> None:
+    port = free_port()
+    with servers.running(data_dir, metrics_port=port, metrics_address="127.0.0.2"):
+        assert "convertd_ready" in http.get(f"http://127.0.0.2:{port}/metrics").text
+        with pytest.raises(httpx.ConnectError):
+            http.get(f"http://127.0.0.1:{port}/metrics")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from benchmarks.processes import ConvertdServer, RedisServer
-from config.pricing import TIERS
+from config.pricing import DEFAULT_PLANS
 from storage.database import Database
 from storage.tables import jobs
 from tests.support.requests import http
@@ -97,7 +97,7 @@ def test_an_account_has_its_limit_of_running_jobs_over_all_processes(server: Ser
         while not all(one.done() for one in sent):
             most = max(most, len(server.jobs()))
     assert [one.result().status_code for one in sent] == [200] * 5
-    assert most == TIERS["free"].max_concurrent
+    assert most == DEFAULT_PLANS["free"].max_concurrent
 
 
 def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: ServerOfProcesses) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from config.pricing import RATE_WINDOW, TierName
+from config.pricing import RATE_WINDOW
 from storage.field_types import ApiKey, Credits, Email, KeyId, KeyPrefix, Name
 from storage.rate_limits import RateLimitStatus
 from storage.tables import accounts, api_keys, usage
@@ -16,7 +16,11 @@ NEW_KEY = "Store this API key safely. It is not shown again."
 
 NewKeyMessage: TypeAlias = Annotated[Message, Field(examples=[NEW_KEY])]
 Tier: TypeAlias = Annotated[
-    TierName, Field(description="`paid` from the first purchase of credits on.", examples=["free"])
+    str,
+    Field(
+        description="`free`, `paid` from the first purchase of credits on, or another plan of the service.",
+        examples=["free"],
+    ),
 ]
 MaxFileSize: TypeAlias = Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
 

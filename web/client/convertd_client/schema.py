@@ -184,7 +184,7 @@ class MethodNotAllowed(ConvertdError, code="method_not_allowed"):
 
 
 class NoCredits(ConvertdError, code="no_credits"):
-    """Buy a pack of credits."""
+    """Get more credits."""
 
 
 class NotFound(ConvertdError, code="not_found"):
@@ -230,7 +230,7 @@ class Account:
     credits_used_total: int
     created_at: str  # UTC.
     last_used_at: str | None = None  # UTC.
-    tier: str  # `paid` from the first purchase of credits on.
+    tier: str  # `free`, `paid` from the first purchase of credits on, or another plan of the service.
     max_file_size: int  # Bytes.
     storage: Storage
     rate_limit: RateLimit
@@ -501,7 +501,7 @@ class NewKey:
     replaced_key_id: str | None = None  # The key's id.
     grace_period_seconds: int | None = None  # How long the replaced key stays valid, in seconds.
     email: str | None = None
-    tier: str | None = None  # `paid` from the first purchase of credits on.
+    tier: str | None = None  # `free`, `paid` from the first purchase of credits on, or another plan of the service.
     credits_remaining: int | None = None
 
 

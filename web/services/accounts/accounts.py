@@ -6,11 +6,18 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, TIERS, Tier
+from config.pricing import (
+    DAY,
+    EMAILS_PER_MAILBOX,
+    FREE_CREDITS,
+    HOUR,
+    REGISTRATIONS_PER_ADDRESS,
+    Plan,
+)
 from config.settings import Settings
 from storage.database import Database
 from storage.errors import InvalidKey
@@ -19,10 +26,12 @@ from storage.tables import api_keys, email_verification, ledger, sessions
 from storage.tables.accounts import StoredAccount, mailbox
 from storage.tables.api_keys import IssuedKey, Key, parse_key
 from storage.tables.email_verification import Verified
-from web.api.errors import EmailNotConfigured, KeyNotVerified, RateLimited
+from web.api.errors import EmailNotConfigured, InvalidParameter, KeyNotVerified, RateLimited, RegistrationClosed
 from web.api.values import API
 from web.metrics.service import CreditMetrics
+from web.services.accounts.changes import SIGN_IN_LINK
 from web.services.accounts.email import EmailQueue, replacement_email, sign_in_email, verification_email
+from web.services.accounts.plans import plan_of
 from web.services.admission.fair_queue import Tenant
 from web.services.admission.tenant_records import PROVING_JOBS
 
@@ -37,18 +46,18 @@ _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 class Account(StoredAccount):
     """The authenticated account of a request, as of its arrival, and the id of the API key used.
 
-    `client` is the network address, or the account, for which the account of all trial conversions is used, else empty.
+    `tier` is its plan with its own limits. `client` is the network address, or the account, for which the account of
+    all trial conversions is used, else empty.
     """
 
-    tier: Tier
-    key_id: str
+    tier: Plan = field(kw_only=True)
+    key_id: str = field(kw_only=True)
     client: str = ""
 
     @classmethod
-    def from_storage(cls, account: StoredAccount, key_id: str) -> Account:
-        """Combines the stored account and the id of a key. Any purchase makes the tier `paid` permanently."""
-        tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
-        return cls(**vars(account), tier=tier, key_id=key_id)
+    def from_storage(cls, account: StoredAccount, key_id: str, settings: Settings) -> Account:
+        """Combines the stored account, its plan and the id of a key."""
+        return cls(**vars(account), tier=plan_of(account, settings), key_id=key_id)
 
     @cached_property
     def tenant(self) -> Tenant:
@@ -58,7 +67,8 @@ class Account(StoredAccount):
         """
         if self.client:
             return Tenant(f"{self.id} {self.client}", self.tier.max_concurrent, is_new=True)
-        is_new = not self.credits_total_purchased and self.credits_used_total < PROVING_JOBS
+        is_trusted = bool(self.credits_total_purchased) or self.tier.unmetered
+        is_new = not is_trusted and self.credits_used_total < PROVING_JOBS
         return Tenant(self.id, self.tier.max_concurrent, self.address, is_new)
 
 
@@ -68,8 +78,9 @@ class Accounts:
     `clock` returns Unix time in seconds.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._database = database
+        self._settings = settings
         self._clock = clock
         self._uses: dict[str, asyncio.Task[None]] = {}  # pending writes of `last_used_at`, by key id
 
@@ -79,7 +90,7 @@ class Accounts:
         if bearer is None:
             raise InvalidKey
         stored, key = await self._database.run(api_keys.authenticate, parse_key(bearer[1]))
-        account = Account.from_storage(stored, key.key_id)
+        account = Account.from_storage(stored, key.key_id, self._settings)
         now = self._clock()
         if api_keys.is_use_due(key, now):
             account = replace(account, last_used_at=int(now))
@@ -117,7 +128,7 @@ class Accounts:
     async def session_account(self, token: str) -> Account:
         """Returns the account of a session; its key is empty if an email link opened it. Raises InvalidKey."""
         stored, key_id = await self._database.run(sessions.find, token)
-        return Account.from_storage(stored, key_id or "")
+        return Account.from_storage(stored, key_id or "", self._settings)
 
     async def sign_out(self, token: str) -> None:
         """Ends a session. Does nothing for an unknown token."""
@@ -154,11 +165,12 @@ class Accounts:
         return await self._database.run(ledger.balance, account_id)
 
 
-SIGN_IN_LINK = "/dashboard/sign-in-link"
-"""The page that the link of an email to sign in leads to. The token is in the fragment of its URL."""
-
-
 ONCE_PER_MAILBOX = f"Only the first account of a mailbox on a day gets the {FREE_CREDITS} free credits."
+
+
+def has_domain(email: str, domains: Collection[str]) -> bool:
+    """Whether the address is of one of the domains."""
+    return email.rpartition("@")[2].strip().lower() in {domain.lower() for domain in domains}
 
 
 class Registrations:
@@ -186,10 +198,19 @@ class Registrations:
     async def register(self, email: str, name: str, address: str) -> None:
         """Sends a verification email for a client at the network address `address`.
 
-        Raises EmailNotConfigured and RateLimited.
+        Unless registration is open, only owners of existing accounts get an email. Raises RegistrationClosed,
+        EmailNotConfigured, InvalidParameter for an address of another domain, and RateLimited.
         """
+        if self._settings.registration == "closed":
+            raise RegistrationClosed
+        domains = self._settings.registration_domains
+        if domains and not has_domain(email, domains):
+            message = f"Only addresses of these domains can register: {', '.join(domains)}."
+            raise InvalidParameter(message, reason="domain", param="email")
         await self._check_limits(email, address)
         registration = await self._database.run(email_verification.register, email, name)
+        if registration.purpose == "register" and self._settings.registration != "open":
+            return
         link = f"{self._settings.base_url}/verify?token={registration.token}"
         if registration.purpose == "register":
             self._email_queue.enqueue(verification_email(registration.email, link, self.credits_rule))

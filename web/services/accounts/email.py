@@ -70,6 +70,14 @@ If you did not ask for it, ignore this email: nobody can sign in
 without the link.
 """
 
+_INVITATION = """\
+You are invited to convertd. Open this link to sign in to your account:
+
+{link}
+
+The link works once, within 7 days.
+"""
+
 _DISABLED_WEBHOOK = """\
 The webhook of your convertd account at
 
@@ -114,6 +122,11 @@ def replacement_email(to: str, link: str) -> Email:
 def sign_in_email(to: str, link: str) -> Email:
     """The email with which the owner of an account signs in to the dashboard."""
     return Email(to, "Sign in to convertd", _SIGN_IN.format(link=link), link)
+
+
+def invitation_email(to: str, link: str) -> Email:
+    """The email that invites the owner of an address to the account that was made for it."""
+    return Email(to, "Your convertd account", _INVITATION.format(link=link), link)
 
 
 def disabled_webhook_email(to: str, host: str, reason: DisabledReason, link: str) -> Email:

@@ -19,9 +19,8 @@ from config.pricing import (
     REFUNDED_TRIALS,
     TRIAL_CREDITS_PER_DAY,
     TRIAL_PREVIEWS_PER_ADDRESS,
-    TRIAL_TIER,
-    TRIALS_PER_ADDRESS,
 )
+from config.settings import Settings
 from engine.outcome import Outcome
 from storage.database import Database, Transaction
 from storage.errors import EmailTaken
@@ -51,9 +50,11 @@ class TrialsUsed(RateLimited):
 class Trials:
     """Provides the account of trial conversions, and limits trials and previews by address."""
 
-    def __init__(self, database: Database, limiter: RateLimiter) -> None:
+    def __init__(self, database: Database, limiter: RateLimiter, settings: Settings) -> None:
         self._database = database
         self._limiter = limiter
+        self._settings = settings
+        self.per_day = settings.trials
 
     async def account(self, address: str) -> Account:
         """Returns the account for a client at a network address. Creates the account at its first use.
@@ -61,15 +62,22 @@ class Trials:
         Raises DatabaseBusy.
         """
         stored, key = await self._database.run(_open_account)
-        return replace(Account.from_storage(stored, key.key_id), tier=TRIAL_TIER, client=address)
+        account = Account.from_storage(stored, key.key_id, self._settings)
+        return replace(account, tier=self._settings.all_plans["trial"], client=address)
 
     async def remaining(self, address: str) -> int:
         """Returns how many trial conversions the address has left."""
-        return (await self._limiter.peek(*await self._address_limit(address))).remaining
+        return (await self._limiter.peek(*await self._address_limit(address))).remaining if self.per_day else 0
 
     async def check(self, address: str) -> None:
-        """Raises TrialsUsed if the address has no trial conversion left."""
-        _check(await self._limiter.peek(*await self._address_limit(address)))
+        """Raises TrialsUsed if the address has no trial conversion left, and RateLimited if there are none."""
+        self.check_offered()
+        self._check(await self._limiter.peek(*await self._address_limit(address)))
+
+    def check_offered(self) -> None:
+        """Raises RateLimited if this server has no trials."""
+        if not self.per_day:
+            raise RateLimited("This server converts nothing without an account.", retry_after=DAY, reason="trials")
 
     @asynccontextmanager
     async def counted(self, address: str) -> AsyncIterator[int]:
@@ -77,7 +85,7 @@ class Trials:
 
         Of the failures of a day, only some are not counted, so that nobody converts broken files for ever.
         """
-        status = _check(await self._limiter.hit(*await self._address_limit(address)))
+        status = self._check(await self._limiter.hit(*await self._address_limit(address)))
         try:
             yield status.remaining
         except BaseException:
@@ -87,7 +95,13 @@ class Trials:
     async def _address_limit(self, address: str) -> tuple[str, int, int]:
         """Returns the key, the number of conversions and the seconds of their window for the rate limiter."""
         refunds = await self._limiter.peek(*_refund_limit(address))
-        return f"trials:conversions:{address}", TRIALS_PER_ADDRESS + refunds.limit - refunds.remaining, DAY
+        return f"trials:conversions:{address}", self.per_day + refunds.limit - refunds.remaining, DAY
+
+    def _check(self, status: RateLimitStatus) -> RateLimitStatus:
+        if not status.allowed:
+            message = f"The {self.per_day} trial conversions of a day are used up."
+            raise TrialsUsed(message, status.retry_after, status)
+        return status
 
     async def count_preview(self, address: str, signed_in: Account | None = None) -> None:
         """Counts a preview or an inspection for the account that is signed in, or the address. Raises RateLimited."""
@@ -130,13 +144,6 @@ def header_text(result: Mapping[str, Any]) -> str:
 
 def _refund_limit(address: str) -> tuple[str, int, int]:
     return f"trials:refunds:{address}", REFUNDED_TRIALS, DAY
-
-
-def _check(status: RateLimitStatus) -> RateLimitStatus:
-    if not status.allowed:
-        message = f"The {TRIALS_PER_ADDRESS} trial conversions of a day are used up."
-        raise TrialsUsed(message, status.retry_after, status)
-    return status
 
 
 def _open_account(transaction: Transaction) -> tuple[accounts.StoredAccount, Key]:

@@ -124,7 +124,7 @@ def describe_days(days: float) -> str:
 
 def describe_price(pack: Pack) -> str:
     """The price of one credit of the pack in cents, for example "0.75 cents"."""
-    cents = f"{pack.price / pack.credits:.2g}"
+    cents = f"{pack.amount / pack.credits:.2g}"
     return "1 cent" if cents == "1" else f"{cents} cents"
 
 

@@ -109,7 +109,7 @@ class ConversionSpec:
 
     The files are sent with the request, or they are the stored file `file_id`, the files `file_ids` of a batch, each
     of which is converted by itself, or `remote`. The result is sent to `export`, too. `tag` and `webhook_url` are the
-    client's, for a job.
+    client's, for a job. Each result costs `price` credits, by the plan of the account.
     """
 
     operation: str = "convert"
@@ -126,11 +126,12 @@ class ConversionSpec:
     export: RemoteFile | None = field(default=None, repr=False)
     tag: str | None = None
     webhook_url: str | None = None
+    price: int = CREDITS_PER_CONVERSION
 
     @property
     def credits(self) -> int:
         """The price of the conversion, or of each file of a batch."""
-        return CREDITS_PER_CONVERSION * max(1, len(self.outputs))
+        return self.price * max(1, len(self.outputs))
 
     def spec(self) -> dict[str, Any]:
         """The plain values by name, for another value of the same."""
@@ -194,7 +195,7 @@ class ConversionRequest(ConversionSpec):
         A client that reads a large one slowly uses the storage of its account, if that has any, for as long as it is
         sent, not the work space of all.
         """
-        is_large = size > LARGE_RESULT and self.account.tier.max_stored > 0
+        is_large = size > LARGE_RESULT and self.account.tier.max_stored_bytes > 0
         return self.store_result or self.idempotency is not None or is_large
 
     @property

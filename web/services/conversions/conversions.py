@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from config.pricing import CREDITS_PER_CONVERSION
 from engine.auto_format import AUTO
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.executor import TaskResult
@@ -180,7 +179,7 @@ class Conversions:
             path=list(plan.step_names),
             losses=list(plan.losses),
             options=plan.effective_options(one.output.options),
-            credits=CREDITS_PER_CONVERSION,
+            credits=request.price,
             width=outcome.width,
             height=outcome.height,
             pages=outcome.pages,

@@ -37,25 +37,22 @@ AddRow = Callable[[Transaction, SourceFile], File]
 
 
 class Files:
-    """Files of accounts. Each is kept for `retention` seconds.
+    """Files of accounts. Each is kept for as long as the plan of its account says.
 
     With `jobs_by_key`, jobs read the inputs that are in the blob store from there.
     """
 
-    def __init__(
-        self, database: Database, blobs: BlobStore, registry: Registry, retention: int, *, jobs_by_key: bool = False
-    ) -> None:
+    def __init__(self, database: Database, blobs: BlobStore, registry: Registry, *, jobs_by_key: bool = False) -> None:
         self._database = database
         self._blobs = blobs
         self._registry = registry
-        self.retention = retention
         self._jobs_by_key = jobs_by_key
 
     async def upload(self, account: Account, upload: Upload) -> File:
         """Stores a file for a later conversion. Raises UnknownFormat and StorageFull."""
 
         def add(transaction: Transaction, source: SourceFile) -> File:
-            return files.add(transaction, account.id, source, self.retention)
+            return files.add(transaction, account.id, source, account.tier.file_retention_seconds)
 
         return await self.store(account, upload, add)
 
@@ -193,6 +190,7 @@ class Files:
 
         def save(transaction: Transaction, *, saved: bool = False) -> ResponseData:
             account = request.account.id
+            retention = request.account.tier.file_retention_seconds
             file = request.file
             if saved:
                 made = files.find_by_result(transaction, account, blob)
@@ -202,12 +200,12 @@ class Files:
                     original = _conversion_source(file)
                     in_batch = request.operation == "batch"
                     made = files.mark_processed(
-                        transaction, account, file.file_id, original, result, self.retention, in_batch=in_batch
+                        transaction, account, file.file_id, original, result, retention, in_batch=in_batch
                     )
                 else:
                     name = request.original_name
                     original = SourceFile(safe_name(name), extension(source, name), source.name, request.size)
-                    made = files.add_processed(transaction, account, original, result, self.retention)
+                    made = files.add_processed(transaction, account, original, result, retention)
             return ResponseData(to_json(conversion_result(made, outcome)), made.file_id)
 
         return save
@@ -281,7 +279,7 @@ def _add(transaction: Transaction, account: Account, source: SourceFile, add: Ad
 @reading
 def check_quota(transaction: Transaction, account: Account, size: int, param: str | None = None) -> None:
     """Raises StorageFull if `size` more bytes would exceed the account's storage quota."""
-    limit = account.tier.max_stored
+    limit = account.tier.max_stored_bytes
     most = files.most_stored_bytes(transaction, account.id)
     if most is None or most + size > limit:
         stored = files.stored_bytes(transaction, account.id)

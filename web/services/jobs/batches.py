@@ -81,11 +81,10 @@ class Batches:
         self._owner = owner
         self.max_files = max_files
 
-    async def create(self, account_id: str, target: str) -> BatchStatus:
+    async def create(self, account: Account, target: str) -> BatchStatus:
         """Creates an empty batch. Raises UnsupportedConversion if no conversion has this output format."""
-        batch = await self._database.run(
-            batches.create, account_id, output_format(self._registry, target), self._files.retention
-        )
+        name, retention = output_format(self._registry, target), account.tier.file_retention_seconds
+        batch = await self._database.run(batches.create, account.id, name, retention)
         return BatchStatus(batch, (), self.max_files)
 
     async def find(self, account_id: str, batch_id: str) -> BatchStatus:
@@ -103,7 +102,7 @@ class Batches:
 
         def add(transaction: Transaction, source: SourceFile) -> File:
             nonlocal total
-            retention = self._files.retention
+            retention = account.tier.file_retention_seconds
             file, total = batches.add_file(transaction, account.id, batch_id, source, self.max_files, retention)
             return file
 

@@ -13,6 +13,7 @@ from time import monotonic, time
 from typing import TypeVar
 
 from config.errors import PublicError
+from config.settings import Settings
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
 from storage.database import Database, Transaction, unsynced
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StorageError, StoreUnavailable
@@ -24,6 +25,7 @@ from storage.tables.usage import UsageRecord
 from web.api.errors import NotReady, RateLimited, ServerError, error_body, public_error
 from web.metrics.service import JobMetrics
 from web.services.accounts.accounts import Account
+from web.services.accounts.plans import plan_of
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask, Standing, Tenant
 from web.services.admission.tenant_records import OVERRUN_MEMORY
@@ -72,7 +74,9 @@ class JobRunner:
         batches: Batches,
         files: Files,
         metrics: JobMetrics,
+        settings: Settings,
     ) -> None:
+        self._settings = settings
         self._database = database
         self._owner = owner
         self._admission = admission
@@ -145,7 +149,7 @@ class JobRunner:
             if least is None:
                 break
             self._more = False  # now, because the transaction may miss a job that is accepted meanwhile
-            claim, account = await self._database.run(_claim, self._owner, least, idle=not self._tasks)
+            claim, account = await self._database.run(_claim, self._owner, least, self._settings, idle=not self._tasks)
             self._more |= claim.more
             if claim.job is None or account is None:
                 return _BUSY_INTERVAL if claim.locked else INTERVAL
@@ -237,7 +241,7 @@ class JobRunner:
         job = run.job
         account = run.account
         request = StoredSpec.from_text(job.request)
-        retention = self._files.retention
+        retention = account.tier.file_retention_seconds
         if request.batch_id:
             run.place.close()  # its files are admitted one by one
             changes = self._jobs.changes
@@ -294,7 +298,7 @@ class JobRunner:
 
     async def _end(self, job: ClaimedJob, error: PublicError, use: LaneUse) -> None:
         self._metrics.record_attempt("failed")
-        ended = await self._persist(job, partial(_fail, job=job, error=error, retention=self._files.retention, use=use))
+        ended = await self._persist(job, partial(_fail, job=job, error=error, settings=self._settings, use=use))
         if ended is not None:
             await self._clean_up(job, ended.messages)
 
@@ -320,14 +324,15 @@ class JobRunner:
 
 @unsynced
 def _claim(
-    transaction: Transaction, owner: ServerInstance, least: Standing, *, idle: bool
+    transaction: Transaction, owner: ServerInstance, least: Standing, settings: Settings, *, idle: bool
 ) -> tuple[Claim, Account | None]:
     """Claims a job of an account of the least standing or above. Returns also the account."""
     proven = least is Standing.PROVEN
     restricted = least is Standing.RESTRICTED
     claim = job_runs.claim(transaction, owner, proven=proven, restricted=restricted, idle=idle)
-    account = None if claim.job is None else Account.from_storage(accounts.get(transaction, claim.job.account), "")
-    return claim, account
+    if claim.job is None:
+        return claim, None
+    return claim, Account.from_storage(accounts.get(transaction, claim.job.account), "", settings)
 
 
 class _Completion:
@@ -350,10 +355,11 @@ class _Completion:
         self.messages = ended.messages
 
 
-def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retention: int, use: LaneUse) -> EndedJob:
+def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, settings: Settings, use: LaneUse) -> EndedJob:
     """Ends a job with an error, releases its credits, and records a failure of the engine as use."""
     request = StoredSpec.from_text(job.request)
     body = {**error_body(error), "request_id": request.request_id}
+    retention = plan_of(accounts.get(transaction, job.account), settings).file_retention_seconds
     ended = finish(transaction, job, "failed", retention, error=json.dumps(body), use=use)
     source = ended.job.input_format
     if error.code == "processing_failed" and source is not None:

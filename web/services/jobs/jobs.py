@@ -16,6 +16,7 @@ from storage.tables.jobs import UNOWNED, Job, LaneRecord, Status, hold_ids
 from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.service import JobMetrics
+from web.services.accounts.accounts import Account
 from web.services.admission.fair_queue import Tenant
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve
@@ -119,18 +120,19 @@ class Jobs:
         with self.changes.watch(job) as watcher:
             return await watcher.end_of_job(seconds)
 
-    async def end(self, account_id: str, job_id: str) -> tuple[Job, bool]:
+    async def end(self, account: Account, job_id: str) -> tuple[Job, bool]:
         """Cancels a job that waits or runs, or deletes one that has ended.
 
         Returns the job, and whether it was deleted. Raises NotFound.
         """
-        if (cancelled := await self.cancel(account_id, job_id)) is not None:
+        if (cancelled := await self.cancel(account, job_id)) is not None:
             return cancelled, False
-        return await self.delete(account_id, job_id), True
+        return await self.delete(account, job_id), True
 
-    async def cancel(self, account_id: str, job_id: str) -> Job | None:
+    async def cancel(self, account: Account, job_id: str) -> Job | None:
         """Cancels a job that waits or runs. Returns None if it has ended. Raises NotFound."""
-        cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
+        retention = account.tier.file_retention_seconds
+        cancelled = await self._database.run(_cancel, account.id, job_id, retention)
         if cancelled is None:
             return None
         self.on_cancel(job_id)
@@ -139,12 +141,12 @@ class Jobs:
         await self._files.discard(cancelled.job.blobs)
         return cancelled.job
 
-    async def delete(self, account_id: str, job_id: str) -> Job:
+    async def delete(self, account: Account, job_id: str) -> Job:
         """Deletes a job that has ended, with the file that it has made. Raises NotFound, and JobLost if it has not."""
-        job = await self._database.run(jobs.delete, account_id, job_id)
+        job = await self._database.run(jobs.delete, account.id, job_id)
         if job.file_id is not None:
             with suppress(NotFound):
-                await self._files.delete(account_id, job.file_id)
+                await self._files.delete(account.id, job.file_id)
         return job
 
     async def run(self) -> None:

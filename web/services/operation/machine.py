@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from config.control_groups import group_folders
+
 _JOB_SHARE = 0.7  # the rest is for the server, the database and the disk cache
 _IDLE_SHARE = 0.05
 
@@ -25,18 +27,8 @@ def machine_memory(root: Path = Path("/")) -> int:
 
 
 def _control_group_limits(root: Path) -> Iterator[int]:
-    """The memory limits in bytes of this process's control groups and their parents, versions 1 and 2."""
-    membership = root / "proc/self/cgroup"
-    for line in membership.read_text().splitlines() if membership.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, name = root / "sys/fs/cgroup", "memory.max"
-        elif controllers == "memory":
-            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = Path(path.lstrip("/"))
-        for folder in (group, *group.parents):
-            limit = top / folder / name
-            if limit.exists() and (text := limit.read_text().strip()) != "max":
-                yield int(text)
+    """The memory limits in bytes of this process's control groups and their parents."""
+    for folder, unified in group_folders("memory", root):
+        limit = folder / ("memory.max" if unified else "memory.limit_in_bytes")
+        if limit.exists() and (text := limit.read_text().strip()) != "max":
+            yield int(text)

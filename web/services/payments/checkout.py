@@ -9,7 +9,8 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from config.pricing import CURRENCY, Pack
+from config.pricing import CURRENCY
+from config.settings import Settings
 from engine.lazy import lazy_imports
 from storage.database import Database
 from storage.field_types import Timestamp
@@ -17,7 +18,7 @@ from storage.ids import is_id, new_id, random_text
 from storage.tables import purchases
 from storage.tables.idempotency import Claim
 from storage.tables.purchases import Purchase
-from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable
+from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable, InvalidParameter
 from web.api.values import Flat, Inline, to_json
 from web.metrics.service import CreditMetrics
 from web.services.accounts.accounts import Account
@@ -120,21 +121,27 @@ class Checkout:
 
     def __init__(
         self,
+        settings: Settings,
         database: Database,
         provider: Provider | None,
         idempotency: IdempotencyService,
         metrics: CreditMetrics,
     ) -> None:
+        self._packs = settings.packs
         self._database = database
         self._metrics = metrics
         self._idempotency = idempotency
         self._provider = provider
 
-    async def purchase(self, account: Account, pack: Pack, language: str) -> OpenedCheckout:
-        """Opens a checkout for a pack. Raises CheckoutUnavailable and CheckoutNotConfigured."""
-        if self._provider is None:
+    async def purchase(self, account: Account, name: str, language: str) -> OpenedCheckout:
+        """Opens a checkout for a pack. Raises InvalidParameter, CheckoutUnavailable and CheckoutNotConfigured."""
+        pack = self._packs.get(name)
+        if pack is None and self._packs:
+            message, details = f"pack must be one of {', '.join(self._packs)}.", {"available": list(self._packs)}
+            raise InvalidParameter(message, reason="unknown", param="pack", details=details)
+        if pack is None or self._provider is None:
             raise CheckoutNotConfigured
-        purchase = await self._database.run(purchases.begin, account.id, pack.name, pack.credits, pack.price, CURRENCY)
+        purchase = await self._database.run(purchases.begin, account.id, name, pack.credits, pack.amount, CURRENCY)
         purchase_id = purchase.purchase_id
         locale = stripe_locale(language)
         try:
@@ -145,19 +152,19 @@ class Checkout:
             raise
         await self._database.run(purchases.set_session, purchase_id, session.session_id, session.expires_at)
         self._metrics.payments.labels("opened").inc()
-        fields = {"purchase": purchase_id, "session": session.session_id, "pack": pack.name}
+        fields = {"purchase": purchase_id, "session": session.session_id, "pack": name}
         log.info("checkout opened", extra={"fields": fields})
         return OpenedCheckout(session, purchase, locale)
 
     async def purchase_once(
-        self, account: Account, pack: Pack, language: str, idempotency: IdempotentRequest | None
+        self, account: Account, pack: str, language: str, idempotency: IdempotentRequest | None
     ) -> ResponseData | Replayed:
         """As `purchase`, at most once per idempotency key; returns the response."""
 
         async def work(_claim: Claim | None) -> ResponseData:
             return ResponseData(to_json(await self.purchase(account, pack, language)))
 
-        return await self._idempotency.run_once(idempotency, {"pack": pack.name, "language": language}, work)
+        return await self._idempotency.run_once(idempotency, {"pack": pack, "language": language}, work)
 
     async def close(self) -> None:
         """Closes the provider's connections."""

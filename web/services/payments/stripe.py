@@ -329,7 +329,5 @@ def open_payments(
     elif settings.simulated_checkout:
         provider = simulation = SimulatedCheckout(root, code)
         log.warning("checkout is simulated: with the code %s, credits are free", simulation.code)
-    else:
-        log.warning("credits cannot be bought: no Stripe keys are set")
-    checkout = Checkout(database, provider, idempotency, metrics)
+    checkout = Checkout(settings, database, provider, idempotency, metrics)
     return Payments(checkout, PaymentEvents(database, provider, metrics), simulation)

@@ -1,12 +1,15 @@
 """Deliveries: sends messages to webhooks, signed as the Standard Webhooks specification requires."""
 
 import asyncio
+import json
 import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import httpx
 from standardwebhooks import Webhook
@@ -17,7 +20,7 @@ from storage.tables import accounts, receivers
 from storage.tables.ledger import ServerInstance
 from storage.tables.receivers import MAX_FAILURES, AttemptResult, ClaimedReceiver, Message
 from storage.tables.webhooks import DisabledReason
-from web.api.values import API
+from web.api.values import API, below
 from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue, disabled_webhook_email
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
@@ -55,6 +58,7 @@ class Deliveries:
         self._outgoing = outgoing
         self._email_queue = email_queue
         self._metrics = metrics
+        self._base_path = urlsplit(base_url).path.removesuffix(API)
         self._page = f"{base_url.removesuffix(API)}/dashboard/webhooks"
         self._clock = clock
         self._woken = asyncio.Event()
@@ -149,6 +153,8 @@ class Deliveries:
         started = time.monotonic()
         status = None
         reason = None
+        if self._base_path:
+            message = replace(message, body=json.dumps(below(self._base_path, json.loads(message.body))))
         headers = {"Content-Type": "application/json", **_signature(message, self._clock())}
         sending = self._outgoing.request(
             "POST", message.url, seconds=self.timeout, headers=headers, content=message.body.encode()
