@@ -59,7 +59,8 @@ def test_a_fresh_server_becomes_that_of_a_team(tmp_path: Path) -> None:
         for link in links:
             _use(site, link, large)
         log = run("Convert")
-        assert Image.open(tmp_path / "large.jpeg").size == (5900, 5900)
+        with Image.open(tmp_path / "large.jpeg") as converted:
+            assert converted.size == (5900, 5900)
         assert {f"{name}@team.example" in log for name in ("ann", "bob", "cleo", "dan", "eve")} == {True}
         seconds = time.monotonic() - started
         print(f"five colleagues signed in and converted 100 MB files within {seconds:.0f} s")
