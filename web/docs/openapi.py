@@ -14,6 +14,7 @@ from web.api.errors import STATUS
 from web.api.field_types import FieldDescription, RequestModel, describe
 from web.api.headers import header_components, header_refs
 from web.api.operations import ALL_TARGETS, ZIP, Access, Operation, Response
+from web.api.output_fields import PRESET_NAME
 from web.api.values import API
 from web.docs.openapi_bodies import RequestBodies
 from web.docs.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
@@ -25,6 +26,7 @@ _ANY = "*/*"
 # Generated clients accept the media types of all responses: with JSON among them, they would get it instead of a file.
 # So where the client decides, JSON has a name of its own in the document, by which they read it.
 _JSON_OF_FILES = "application/vnd.convertd+json"
+_PATTERNS = MappingProxyType({"name": f"^{PRESET_NAME}$"})
 _ALWAYS_POSSIBLE = ("invalid_parameter", "server_error", "not_ready")
 
 _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -126,11 +128,15 @@ def _parameters(op: DocumentedOperation) -> list[dict[str, Any]]:
         for name, text in names.items()
     }
     return [
-        *(_parameter("path", name, _TEXT, *_PATH_PARAMETERS[name], required=True) for name in op.variables),
+        *(_parameter("path", name, _text(name), *_PATH_PARAMETERS[name], required=True) for name in op.variables),
         *(_field_parameter("query", field) for field in _fields(op.operation.query)),
         *(_field_parameter("header", field) for field in _fields(op.operation.headers)),
         *(_parameter("header", name, _TEXT, *text) for name, text in conditional.items()),
     ]
+
+
+def _text(name: str) -> dict[str, Any]:
+    return {**_TEXT, "pattern": _PATTERNS[name]} if name in _PATTERNS else _TEXT
 
 
 def _fields(model: type[RequestModel] | None) -> list[FieldDescription]:

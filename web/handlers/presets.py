@@ -39,7 +39,7 @@ class PresetResource(BaseHandler):
         `preset` uses these fields unless it has its own.
         """
         if not re.fullmatch(PRESET_NAME, name):
-            message = "The name of a preset has 1 to 50 letters, digits, hyphens and underscores."
+            message = "A name has 1 to 50 letters, digits, hyphens and underscores, first a letter or a digit."
             raise InvalidParameter(message, reason="malformed", param="name")
         fields = self.input.json_fields(KeptFields)
         options = self.input.options_given()
