@@ -104,7 +104,7 @@ class Conversion(Generic[S, T]):
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
     uses_network: bool = False
     keeps_program: bool = False
-    chosen_by: frozenset[str] = frozenset()
+    chosen_by: tuple[str, ...] = ()
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with the options that it has; ignores others. Reduces a raster to what the target holds."""
@@ -142,7 +142,7 @@ def conversion(
     reduces: bool = False,
     restores: bool = False,
     keeps_program: bool = False,
-    chosen_by: frozenset[str] = frozenset(),
+    chosen_by: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[S, P], T | EncodedFile]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`, which can return an EncodedFile.
 

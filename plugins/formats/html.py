@@ -79,7 +79,7 @@ _READ = frozenset({"foreignObject"})  # what only browsers draw, but the reader 
 TEMPLATE = "documents/vectors/web pages"
 
 
-@conversion(HTML, DOCUMENT, cost=8, isolated=True, chosen_by=frozenset({"renderer=print"}))
+@conversion(HTML, DOCUMENT, cost=8, isolated=True, chosen_by=("renderer=print",))
 def read(
     data: bytes,
     *,

@@ -55,7 +55,7 @@ _declare = partial(
     memory=_MEMORY,
     isolated=True,
     keeps_program=True,
-    chosen_by=frozenset({"renderer=browser"}),
+    chosen_by=("renderer=browser",),
 )
 
 

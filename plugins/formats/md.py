@@ -156,7 +156,7 @@ def _highlight(code: str, language: str, _attributes: str) -> str:
     return highlighting.highlighted(code, language)
 
 
-@conversion(MD, DOCUMENT, cost=9, isolated=True, chosen_by=frozenset({"renderer=print"}))
+@conversion(MD, DOCUMENT, cost=9, isolated=True, chosen_by=("renderer=print",))
 def read(
     data: bytes,
     *,

@@ -359,7 +359,7 @@ def test_a_size_limit() -> None:
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
 def test_images_as_pages(mode: str) -> None:
     image = _transparent() if mode == "RGBA" else _PHOTO.convert(mode)
-    data = encoded(image, "TIFF" if mode == "CMYK" else "PNG")
+    data = encoded(image, "PNG" if mode == "RGBA" else "TIFF")
     exact, small = convert(data, "pdf"), convert(data, "pdf", quality=50)
     assert codes(exact) == codes(small) == set()
     assert (_filters(exact.data), _filters(small.data)) == (["FlateDecode"], ["DCTDecode"])

@@ -230,7 +230,7 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
             }
             | {"account", "archive", "config", "doctor", *load_registry().tools},
         ),
-        ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
+        ("convertd account ", {"create", "list", "show", "delete", "grant", "audit", "invite", "key", "log", "set"}),
         ("convertd convert --max-b", {"--max-bytes"}),
         ("convertd convert --overw", {"--overwrite"}),
         ("convertd convert --fit co", {"cover", "contain"}),

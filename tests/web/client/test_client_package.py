@@ -26,7 +26,13 @@ from web.api.errors import STATUS
 
 _FOLDER = ROOT / "web" / "client"
 _IGNORED = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-_TYPES: dict[str, Any] = {"integer": int, "number": float, "string": str, "boolean": bool}
+_TYPES: dict[str, Any] = {
+    "integer": int,
+    "number": float,
+    "string": str,
+    "boolean": bool,
+    "array": tuple[Mapping[str, Any], ...],
+}
 
 
 def test_the_generated_module_is_current(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_errors(page: Page, site: Running, keep: Save, tmp_path: Path) -> None:
     )
     unpaid = add_file(page, sample("png"), "drawing.png", "jpeg")
     convert(page)
-    expect(unpaid.get_by_role("link", name="Buy credits")).to_have_attribute("href", "/dashboard#credits-section")
+    expect(unpaid.get_by_role("link", name="Your credits")).to_have_attribute("href", "/dashboard")
     expect(page.get_by_role("button", name="Convert 1 file")).to_be_focused()
     (tmp_path / "large.png").write_bytes(sample("png") + bytes(10 * MIB + 1))
     large = add_file(page, tmp_path / "large.png")
