@@ -157,6 +157,7 @@ def test_closed_registration_and_domains(servers: Servers, tmp_path: Path) -> No
         problem(refused, 400, "invalid_parameter", param="email")
 
 
+@pytest.mark.long
 def test_packs_are_settings(servers: Servers, tmp_path: Path) -> None:
     packs = {"small": {"credits": 10, "amount": 200}}
     with servers.running(tmp_path / "shop", simulated_checkout=True, packs=packs) as shop:
