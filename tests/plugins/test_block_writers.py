@@ -228,7 +228,7 @@ def test_pictures_are_dropped_by_an_option(step: AnyConversion) -> None:
 
 
 def test_pictures_in_a_text_have_a_limit() -> None:
-    with pytest.raises(TooLarge, match="pictures"):
+    with pytest.raises(TooLarge, match="images in the text"):
         html_text.write.run(Blocks((par(Run(picture=Picture(bytes((256 << 20) + 1), "image/png"))),)))
 
 

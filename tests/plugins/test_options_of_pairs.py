@@ -5,6 +5,7 @@ The cases are made from the registry: pairs that cover all steps, with --long al
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 
 import numpy as np
@@ -15,6 +16,7 @@ from engine.mupdf import pymupdf
 from engine.pipeline import run
 from engine.planner import Plan
 from engine.registry import load_registry
+from plugins._browser.options import Browsing, Picturing, Printing
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts, pixels
 from tests.support.results.option_checks import (
@@ -34,7 +36,7 @@ from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 # Formats whose options are tested elsewhere: in test_books, test_html, test_icons, test_office, test_sheets,
-# test_slides, test_texts. Files are in test_watermark; what servers and commands do by options is in tests/web.
+# test_slides, test_texts; those of pages in a browser in test_html_pages. Files are in test_watermark; what servers and commands do by options is in tests/web.
 _OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
 _OF_OTHERS = {
     "at",
@@ -49,7 +51,8 @@ _OF_OTHERS = {
     "formats",
 }
 _OF_OTHERS |= {"encoding", "sheet", "values", "separator", "bom", "markup", "comments", "notes", "ocr", "language"}
-_OF_OTHERS |= {"bookmarks", "fit_to_width", "single_page_sheets"}
+_OF_OTHERS |= {"bookmarks", "fit_to_width", "single_page_sheets", "renderer"}
+_OF_OTHERS |= {field.name for part in (Browsing, Printing, Picturing) for field in fields(part)} - {"scale", "pages"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))

@@ -15,7 +15,7 @@ from operator import itemgetter
 from os import cpu_count
 from pathlib import Path
 from statistics import fmean, median
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,7 +171,7 @@ def _run(scan: Scan, command: Sequence[str]) -> tuple[float, bytes]:
 
 def _start(scan: Scan, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes]:
     """The result of Tesseract, with options in the command, on a scan."""
-    with TemporaryFile() as content:  # a pipe would take thousands of writes
+    with NamedTemporaryFile() as content:  # a pipe would take thousands of writes, and a file without name a refused call
         scan.image.save(content, "PPM")
         content.seek(0)
         return subprocess.run(
