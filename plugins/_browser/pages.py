@@ -25,7 +25,7 @@ from engine import (
     WebResponse,
     same_origin,
 )
-from plugins._browser import chromium
+from plugins._browser import chromium, fonts
 from plugins._browser.devtools import DevTools, Event
 from plugins._browser.options import Browsing
 from plugins._text import zip_archives
@@ -118,13 +118,15 @@ class Page:
             self.call("Network.setCookies", cookies=[{**one, "url": self._url} for one in browsing.cookies])
 
     def load(self, browsing: Browsing, style: str) -> None:
-        """Loads the page, and waits for what the options wait for. Raises InvalidOption."""
+        """Loads the page, and waits for what the options wait for. Issues a warning for characters that no font has.
+
+        Raises InvalidOption.
+        """
         self.call("Page.navigate", url=self._url)
         while not self._is_loaded:
             self._step()
         if style:
-            world = self.call("Page.createIsolatedWorld", frameId=self._target)["executionContextId"]
-            self.call("Runtime.evaluate", contextId=world, expression=_ADD_STYLE.format(json.dumps(style)))
+            self._evaluate(_ADD_STYLE.format(json.dumps(style)))
         ends = monotonic() + (int(browsing.wait) / 1000 if browsing.wait.isdecimal() else _WAIT)
         while browsing.wait != "load" and monotonic() < ends:
             if browsing.wait == "network_idle" and not self._pending and monotonic() > self._latest_request + _QUIET:
@@ -135,6 +137,8 @@ class Page:
             if monotonic() > ends:
                 raise _not_found("wait_for", browsing.wait_for)
             self._step(_INTERVAL)
+        if addition := fonts.addition(self._evaluate(fonts.TEXT)):
+            self._evaluate(addition)
 
     def print(self, **settings: Any) -> bytes:
         """A PDF of the page."""
@@ -166,6 +170,12 @@ class Page:
         if self._errors:
             count = f"{len(self._errors)} errors" if len(self._errors) > 1 else "An error"
             FidelityWarning.issue("script_error", f"{count} of scripts: {self._errors[0][:_MAX_SHOWN]}")
+
+    def _evaluate(self, expression: str) -> Any:
+        """The value of an expression, beside the scripts of the page."""
+        world = self.call("Page.createIsolatedWorld", frameId=self._target)["executionContextId"]
+        settings = {"contextId": world, "awaitPromise": True, "returnByValue": True}
+        return self.call("Runtime.evaluate", expression=expression, **settings)["result"].get("value")
 
     def _find(self, selector: str, param: str) -> int:
         """The number of the first element of a CSS selector; 0 if there is none. Raises InvalidOption."""

@@ -160,8 +160,9 @@ def _simplify(document: Pdf) -> set[str]:
                 del holder[key]
         if isinstance(holder, Array):
             continue
-        if "/Title" in holder and "/Parent" in holder and "/Type" in holder:  # of an outline
-            del holder["/Type"]
+        if "/Title" in holder and "/Parent" in holder:  # of an outline
+            for key in {"/SE", "/Type"} & holder.keys():  # its place in the structure is that of its destination
+                del holder[key]
         if holder.get("/Subtype") == Name.CIDFontType2 and "/CIDToGIDMap" not in holder:
             holder.CIDToGIDMap = Name.Identity
         if holder.get("/Subtype") == Name.Image and "/Metadata" in holder:

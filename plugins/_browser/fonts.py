@@ -1,0 +1,37 @@
+"""Fonts of MuPDF for what no font of the system draws, of which the browser knows nothing else."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from base64 import b64encode
+
+from plugins._fonts.choice import FontChooser
+
+TEXT = "document.body?.innerText ?? ''"
+"""The expression for the text that a page shows."""
+_ADD = """(async (fonts, chars) => {
+    for (const [family, data] of fonts)
+        document.fonts.add(await new FontFace(family, Uint8Array.from(atob(data), c => c.charCodeAt(0))).load())
+    const found = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), wanted = new Set(chars)
+    while (found.nextNode()) {
+        const element = found.currentNode.parentElement
+        if (![...found.currentNode.data].some(c => wanted.has(c))) continue
+        const families = [getComputedStyle(element).fontFamily, ...fonts.map(([family]) => JSON.stringify(family))]
+        element.style.setProperty("font-family", families.join(), "important")
+    }
+})"""
+
+
+def addition(text: str) -> str:
+    """The expression that adds the fonts for a text to a page, after those of its own; empty if none are needed.
+
+    Issues a warning for characters that no font has. Those of private use are for fonts of pages.
+    """
+    chooser = FontChooser()
+    characters = [char for char in sorted(set(text)) if unicodedata.category(char) != "Co"]
+    chosen = {char: font for char in characters for _, font in chooser.runs(char)}
+    chooser.warn()
+    fonts = [(family, b64encode(font.data).decode()) for family, font in chooser.builtin.items()]
+    drawn = "".join(char for char, font in chosen.items() if font in chooser.builtin.values())
+    return f"{_ADD}({json.dumps(fonts)}, {json.dumps(drawn)})" if fonts else ""
