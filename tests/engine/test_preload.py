@@ -85,7 +85,7 @@ for name in [*load_registry().templates][1:]:
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads, visits, collects]))
 """
-_SHARES = {"all": 15, "plan": 15}  # into which the jobs are divided; with --long, all of them run
+_SHARES = {"all": 12, "plan": 12}  # into which the jobs are divided; with --long, all of them run
 
 
 def _parents(pid: int, supervisor: int) -> list[int]:

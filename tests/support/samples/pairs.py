@@ -13,7 +13,7 @@ from tests.support.samples.generated import FORMATS
 
 T = TypeVar("T")
 
-SHARES = 6  # that `--share` chooses from; every test divides its items into 1, 2, 3 or 6
+SHARES = 12  # that `--share` chooses from; every test divides its items into a divisor of this
 
 
 @cache
