@@ -10,6 +10,7 @@ from plugins._fonts.choice import FontChooser
 
 TEXT = "document.body?.innerText ?? ''"
 """The expression for the text that a page shows."""
+# The browser keeps how it has drawn a word in a first font and its features: a feature that no font has renews that.
 _ADD = """(async (fonts, chars) => {
     for (const [family, data] of fonts)
         document.fonts.add(await new FontFace(family, Uint8Array.from(atob(data), c => c.charCodeAt(0))).load())
@@ -17,8 +18,11 @@ _ADD = """(async (fonts, chars) => {
     while (found.nextNode()) {
         const element = found.currentNode.parentElement
         if (![...found.currentNode.data].some(c => wanted.has(c))) continue
-        const families = [getComputedStyle(element).fontFamily, ...fonts.map(([family]) => JSON.stringify(family))]
+        const style = getComputedStyle(element)
+        const features = [style.fontFeatureSettings, '"none"'].filter(one => one !== "normal")
+        const families = [style.fontFamily, ...fonts.map(([family]) => JSON.stringify(family))]
         element.style.setProperty("font-family", families.join(), "important")
+        element.style.setProperty("font-feature-settings", features.join(), "important")
     }
 })"""
 

@@ -39,7 +39,8 @@ def _book(text: str) -> bytes:
 
 _TO_PDF: dict[str, Callable[[str], PipelineResult]] = {
     "Typst": lambda text: convert(_svg(text), "pdf"),
-    "WeasyPrint": lambda text: convert(_html(text), "pdf"),
+    "WeasyPrint": lambda text: convert(_html(text), "pdf", renderer="print"),
+    "browser": lambda text: convert(_html(text), "pdf"),
     "Markdown": lambda text: convert(text.encode(), "pdf", "a.md"),
     "MuPDF": lambda text: convert(text.encode(), "pdf", "a.txt"),
     "e-book": lambda text: convert(_book(text), "pdf"),
@@ -152,7 +153,8 @@ import sys
 from pathlib import Path
 from tests.support.results.conversions import codes, convert
 for name in sys.argv[1:]:
-    result = convert(Path(name).read_bytes(), "pdf")
+    options = {"renderer": "print"} if name.endswith(".html") else {}
+    result = convert(Path(name).read_bytes(), "pdf", **options)
     Path(name).with_suffix(".pdf").write_bytes(result.data)
     print(*codes(result))
 """

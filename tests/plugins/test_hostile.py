@@ -9,10 +9,11 @@ from time import monotonic
 import pytest
 from PIL import Image
 
-from engine import ConversionError
+from engine import ConversionError, OptionValues
 from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.formats import ANY_FILE
 from engine.mupdf import pymupdf
+from engine.options import NO_OPTIONS
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.corpus import UNSOUND, Entry, load_corpus
@@ -57,7 +58,12 @@ def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
 
 
 async def _outcome(
-    executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: TaskLimits = _LIMITS
+    executor: LocalExecutor,
+    folder: Path,
+    data: bytes,
+    target: str,
+    limits: TaskLimits = _LIMITS,
+    options: OptionValues = NO_OPTIONS,
 ) -> tuple[Outcome, bytes]:
     """The outcome and the result of a conversion. Asserts that the job's folder has no other file."""
     source, result = folder / "input", folder / "job" / "result"
@@ -66,7 +72,8 @@ async def _outcome(
     failure = None
     try:
         found = _REGISTRY.identify(source)
-        await run_files(executor, FileJob(Task.of(_REGISTRY.plan([found], target)), [source], result), limits)
+        plan = _REGISTRY.plan([found], target, options=options)
+        await run_files(executor, FileJob(Task.of(plan, options), [source], result), limits)
     except ConversionError as error:
         failure = error
     outcome = (failure.code, failure.reason or "") if failure else ("done", "")
@@ -83,7 +90,7 @@ async def _outcome(
 async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path, name: str) -> None:
     hostile = _FILES[name]
 
-    outcome, result = await _outcome(executor, tmp_path, hostile.make(canary), hostile.target)
+    outcome, result = await _outcome(executor, tmp_path, hostile.make(canary), hostile.target, _LIMITS, hostile.options)
 
     assert outcome in hostile.allowed
     assert b"alert(1)" not in result
@@ -95,7 +102,7 @@ async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path
 async def test_a_page_that_takes_too_long_is_refused_before_the_deadline(
     executor: LocalExecutor, canary: Canary, tmp_path: Path, name: str
 ) -> None:
-    outcome, _ = await _outcome(executor, tmp_path, SLOW_PAGES[name], "pdf", TaskLimits())
+    outcome, _ = await _outcome(executor, tmp_path, SLOW_PAGES[name], "pdf", TaskLimits(), {"renderer": "print"})
 
     assert outcome == ELEMENTS
 
@@ -107,7 +114,7 @@ async def test_files_that_run_to_their_deadline(executor: LocalExecutor, canary:
     async def one(hostile: Hostile) -> None:
         data = await asyncio.to_thread(hostile.make, canary)
         limits = _SHORT if TIMEOUT in hostile.allowed else _LIMITS
-        outcome, _ = await _outcome(executor, tmp_path / hostile.name, data, hostile.target, limits)
+        outcome, _ = await _outcome(executor, tmp_path / hostile.name, data, hostile.target, limits, hostile.options)
         assert outcome in hostile.allowed, hostile.name
 
     await asyncio.gather(*(one(hostile) for hostile in _FILES.values() if hostile.long))

@@ -23,6 +23,7 @@ from engine.registry import load_registry
 from engine.testing import Sandbox, Subject
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import quadrants, sample, saved
+from tests.support.samples.mails import mail, outlook
 from tests.support.samples.pairs import every
 from tests.support.samples.rasters import photo
 
@@ -54,6 +55,7 @@ _NEEDED: dict[str, dict[str, OptionValue]] = {"gravity": {"crop": "1:1"}, "dpr":
 _REGISTRY = load_registry()
 # A file of Office takes a second: its plugins have tests of their own.
 _PLUGINS = [one for one in _REGISTRY.plugins if (one.reads or one.writes) and not one.name.startswith("office")]
+_MAILS = {"eml": mail().as_bytes(), "msg": outlook()}
 _READING = [plugin for plugin in _PLUGINS if plugin.reads]
 
 
@@ -365,7 +367,8 @@ def test_options_work_at_their_limits(size: tuple[int, int], target: str, wrong:
 
 def _subject(name: str) -> Subject:
     plugin = next(plugin for plugin in _PLUGINS if plugin.name == name)
-    return Subject(plugin, {fmt.name: [sample(fmt.name)] for fmt in plugin.reads}, _REGISTRY)
+    samples = {fmt.name: [_MAILS.get(fmt.name) or sample(fmt.name)] for fmt in plugin.reads}
+    return Subject(plugin, samples, _REGISTRY)
 
 
 @pytest.fixture(scope="module")

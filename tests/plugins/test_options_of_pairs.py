@@ -36,7 +36,8 @@ from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 # Formats whose options are tested elsewhere: in test_books, test_html, test_icons, test_office, test_sheets,
-# test_slides, test_texts; those of pages in a browser in test_html_pages. Files are in test_watermark; what servers and commands do by options is in tests/web.
+# test_slides, test_texts; those of browsers are in test_html_pages. Files are in test_watermark; what servers and
+# commands do by options is in tests/web.
 _OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
 _OF_OTHERS = {
     "at",

@@ -171,7 +171,7 @@ def _run(scan: Scan, command: Sequence[str]) -> tuple[float, bytes]:
 
 def _start(scan: Scan, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes]:
     """The result of Tesseract, with options in the command, on a scan."""
-    with NamedTemporaryFile() as content:  # a pipe would take thousands of writes, and a file without name a refused call
+    with NamedTemporaryFile() as content:  # a pipe would take thousands of writes
         scan.image.save(content, "PPM")
         content.seek(0)
         return subprocess.run(

@@ -5,7 +5,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +15,9 @@ import pillow_heif
 import tifffile
 from PIL import Image
 
+from engine import OptionValues
 from engine.mupdf import pymupdf
+from engine.options import NO_OPTIONS
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.heif_files import grid
 from tests.support.samples.hostile_documents import (
@@ -57,6 +59,7 @@ class Hostile:
     allowed: tuple[Outcome, ...]
     target: str = "png"
     long: bool = False  # runs to its deadline, or takes seconds to make
+    options: OptionValues = field(default_factory=dict)
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:
@@ -221,7 +224,7 @@ def hostile_files() -> Iterator[Hostile]:
     yield from _made(nested_svgs(), ELEMENTS)
     yield from _made(chained_svgs(), ELEMENTS, "eps")
     yield from _made(open_texts(), CORRUPT)
-    yield from _made(crowded_pages(), ELEMENTS, "pdf")
+    yield from _made(crowded_pages(), ELEMENTS, "pdf", {"renderer": "print"})  # a browser has limits of its own
     yield from _large_drawings()
     yield from _too_many()
     yield from _vector_bombs()
@@ -270,9 +273,11 @@ def _svgz_bomb() -> bytes:
     return gzip.compress(svg(" " * (40 << 20)), 1)
 
 
-def _made(files: Mapping[str, bytes], outcome: Outcome, target: str = "png") -> Iterator[Hostile]:
+def _made(
+    files: Mapping[str, bytes], outcome: Outcome, target: str = "png", options: OptionValues = NO_OPTIONS
+) -> Iterator[Hostile]:
     for name, content in files.items():
-        yield Hostile(name, partial(_content, content), (outcome,), target)
+        yield Hostile(name, partial(_content, content), (outcome,), target, options=options)
 
 
 def _content(content: bytes, _canary: Canary) -> bytes:
