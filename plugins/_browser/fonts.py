@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from base64 import b64encode
 
 from plugins._fonts.choice import FontChooser
 
-TEXT = "document.body?.innerText ?? ''"
-"""The expression for the text that a page shows."""
+TEXT = "(document.body?.innerText ?? '').replace(document.fonts.size ? /\\p{Co}/gu : '', '')"
+"""The expression for the text that a page shows, without characters of private use if it has fonts of its own."""
 # The browser keeps how it has drawn a word in a first font and its features: a feature that no font has renews that.
 _ADD = """(async (fonts, chars) => {
     for (const [family, data] of fonts)
@@ -30,11 +29,10 @@ _ADD = """(async (fonts, chars) => {
 def addition(text: str) -> str:
     """The expression that adds the fonts for a text to a page, after those of its own; empty if none are needed.
 
-    Issues a warning for characters that no font has. Those of private use are for fonts of pages.
+    Issues a warning for characters that no font has.
     """
     chooser = FontChooser()
-    characters = [char for char in sorted(set(text)) if unicodedata.category(char) != "Co"]
-    chosen = {char: font for char in characters for _, font in chooser.runs(char)}
+    chosen = {char: font for char in sorted(set(text)) for _, font in chooser.runs(char)}
     chooser.warn()
     fonts = [(family, b64encode(font.data).decode()) for family, font in chooser.builtin.items()]
     drawn = "".join(char for char, font in chosen.items() if font in chooser.builtin.values())

@@ -15,6 +15,7 @@ from PIL import Image
 from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
+from plugins._browser.chromium import CHROMIUM
 from plugins.formats.svg import COLOR_EMOJI, FONTS
 from tests.support.results.conversions import codes, convert, run_tool
 from tests.support.samples.pdf_documents import document
@@ -90,6 +91,14 @@ def test_characters_that_no_font_has_are_told(renderer: str) -> None:
     (warned,) = result.outcome.warnings
     assert (warned.code, "U+0378" in warned.message) == ("glyphs_missing", True)
     assert _boxes(result.data) == 1
+
+
+@pytest.mark.skipif(not CHROMIUM.present, reason="no browser is installed")
+def test_characters_of_private_use_are_for_fonts_of_the_page() -> None:
+    style = "<style>@font-face{font-family:a;src:local(a)}</style>"
+
+    assert codes(convert(_html("\ue000"), "pdf")) == {"glyphs_missing"}
+    assert "glyphs_missing" not in codes(convert(_html(f"\ue000{style}"), "pdf"))
 
 
 @pytest.mark.parametrize("options", [{"text": f"日{MISSING}"}, {"format": f"{{page}}{MISSING}"}])
