@@ -243,7 +243,7 @@ def checked_images() -> Iterator[None]:
 
     MuPDF draws in black what it cannot decode.
     """
-    pymupdf.TOOLS.reset_mupdf_warnings()
+    pymupdf.TOOLS.mupdf_warnings()  # also that the last one is repeated
     yield
     messages = pymupdf.TOOLS.mupdf_warnings()
     if any(problem in messages for problem in _JBIG2_PROBLEMS):

@@ -62,7 +62,7 @@ class Extractor:
         return self._decode(image)
 
     def _decode(self, stored: Object) -> tuple[str, bytes] | None:
-        pymupdf.TOOLS.reset_mupdf_warnings()
+        pymupdf.TOOLS.mupdf_warnings()  # also that the last one is repeated
         try:
             pixels = pymupdf.Pixmap(self._shown, stored.objgen[0])
             if pixels.colorspace is None:

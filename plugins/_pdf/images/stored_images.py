@@ -173,7 +173,7 @@ def _decode(
     copy.trailer.Image = copy.make_indirect(stream)
     copy.save(file := BytesIO(), compress_streams=False, stream_decode_level=pikepdf.StreamDecodeLevel.none)
     document = pymupdf.open(stream=file.getvalue(), filetype="pdf")
-    pymupdf.TOOLS.reset_mupdf_warnings()
+    pymupdf.TOOLS.mupdf_warnings()  # also that the last one is repeated
     xref = next((number for number in range(1, document.xref_length()) if document.xref_is_image(number)), 0)
     try:
         if step == 1:

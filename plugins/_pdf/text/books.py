@@ -149,7 +149,7 @@ def _open(data: bytes, kind: str) -> pymupdf.Document:
             _check_chapters(archive)
         if kind == "cbz" or any(name.lower().endswith(_TRANSCODED_NAMES) for name in archive.namelist()):
             data = _with_known_images(archive, data, is_comic=kind == "cbz")
-    pymupdf.TOOLS.reset_mupdf_warnings()
+    pymupdf.TOOLS.mupdf_warnings()  # also that the last one is repeated
     return pymupdf.open(stream=data, filetype=kind)
 
 
