@@ -17,7 +17,7 @@ from web.http.multipart import MultipartBody
 
 _MODULES = 47
 _FUNCTIONS = 248
-_ATTEMPTS = 5  # the one that calls least meets nothing that is periodic
+_ATTEMPTS = 10  # the one that calls least meets nothing that is periodic
 
 # Records the named functions of the project's packages that are called between SIGUSR1 and SIGUSR2.
 _PROBE = """
