@@ -366,7 +366,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("kind", ["all", "plan"])
+@pytest.mark.parametrize("kind", [pytest.param("all", marks=pytest.mark.long), "plan"])
 def test_jobs_import_no_module(folder: Path, pytestconfig: pytest.Config, kind: str) -> None:
     """Each group of jobs that need the same modules needs processes of its own, so every run has a share of them."""
     share, every = number_of_share(pytestconfig, _SHARES[kind])

@@ -48,7 +48,7 @@ _NOT_OF_THE_API = {
 }  # of pages and commands
 _PLENTY = 10_000_000  # requests a minute
 # A number of requests to every operation does not depend on the load of the machine, as a duration does.
-_EXAMPLES_PER_SECOND = 0.4
+_EXAMPLES_PER_SECOND = 0.2
 _SEED = "1"  # the same requests in each quick run; longer runs search for others
 _QUICK = 5  # seconds
 _QUICK_PHASES = "examples,fuzzing,stateful"  # The limits of each value take longest: --long.

@@ -284,6 +284,7 @@ def _convert_until_killed(api: httpx.Client, batch: str, body: Mapping[str, obje
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
     (key,) = create_accounts(sqlite_url(tmp_path), 1)
     headers = {"Authorization": f"Bearer {key}"}
