@@ -268,14 +268,6 @@ def test_each_image_is_extracted_once_and_masks_are_none() -> None:
     assert len(run_tool("pdf-extract-images", data).files) == 1
 
 
-def test_repeats_of_a_warning_before_do_not_count_for_an_image() -> None:
-    data = run_tool("pdf-from-images", sample("png")).data
-    for _ in range(3):  # MuPDF tells the second and the third with the next warning.
-        pymupdf.mupdf.fz_warn("a warning of another file")
-
-    assert len(run_tool("pdf-extract-images", data).files) == 1
-
-
 @pytest.mark.parametrize("options", [{"pages": "2"}, {"min_pixels": 2401}])
 def test_without_images_there_is_an_error(options: dict[str, Any]) -> None:
     made = Pdf.new()

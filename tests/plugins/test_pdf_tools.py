@@ -8,6 +8,7 @@ from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.results.pdf_checks import complaints
+from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import READING, REGISTRY, opened, saved
 from tests.support.samples.tool_requests import ToolRequest, tool_requests
 
@@ -169,3 +170,11 @@ def test_ranges_end_at_the_last_page(name: str) -> None:
         with pytest.raises(ConversionError) as raised:
             run_tool(name, *request.inputs, files=request.files, **others, pages=beyond)
         assert (raised.value.param, raised.value.reason) == ("pages", "out_of_range")
+
+
+def test_repeats_of_a_warning_before_do_not_count_for_an_image() -> None:
+    data = run_tool("pdf-from-images", sample("png")).data
+    for _ in range(3):  # MuPDF tells the second and the third with the next warning.
+        pymupdf.mupdf.fz_warn("a warning of another file")
+
+    assert len(run_tool("pdf-extract-images", data).files) == 1
