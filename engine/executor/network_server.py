@@ -12,7 +12,7 @@ from engine.network import LENGTHS, MAX_BYTES, MAX_REQUESTS, MAX_SENT, Fetch, We
 _MAX_BODY = 16 << 20  # bytes of a response
 _MAX_HEAD = 256 << 10  # bytes of JSON
 _AT_A_TIME = 8
-_SECONDS = 20.0  # of each request
+_REQUEST_SECONDS = 20.0
 
 
 async def serve(connection: socket.socket, fetch: Fetch) -> None:
@@ -26,7 +26,7 @@ async def serve(connection: socket.socket, fetch: Fetch) -> None:
     async def answer(request: WebRequest) -> None:
         nonlocal left
         async with turns:
-            response = await fetch(request, min(left, _MAX_BODY), _SECONDS)
+            response = await fetch(request, min(left, _MAX_BODY), _REQUEST_SECONDS)
             left -= len(response.body)
             with suppress(ConnectionError):
                 writer.write(encode(response))

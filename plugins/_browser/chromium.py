@@ -13,7 +13,7 @@ from plugins._browser.devtools import DevTools
 
 _READING, _WRITING = 3, 4  # the descriptors from which Chromium reads commands, and to which it writes
 _COPIES = 10  # above both
-_DESCRIPTORS = 256  # that a task can have
+_MAX_DESCRIPTORS = 256  # the limit on open files of a task
 
 
 def _find_program() -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def _start(folder: str, reading: int, writing: int) -> int:
         (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)
     ]
     actions += [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(sources, (_READING, _WRITING), strict=True)]
-    actions += [(os.POSIX_SPAWN_CLOSE, number) for number in range(_WRITING + 1, _DESCRIPTORS)]
+    actions += [(os.POSIX_SPAWN_CLOSE, number) for number in range(_WRITING + 1, _MAX_DESCRIPTORS)]
     variables = {"HOME": folder, "TMPDIR": folder, "XDG_CONFIG_HOME": folder, "LANG": "C.UTF-8"}
     try:
         return os.posix_spawn(PROGRAMS[0], command, variables, file_actions=actions)

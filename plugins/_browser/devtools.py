@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from engine import StepFailed, WorkerCrashed
 
 _BLOCK = 1 << 20
-_END = b"\0"  # of each message
+_MESSAGE_END = b"\0"
 
 
 class Event(NamedTuple):
@@ -48,7 +48,7 @@ class DevTools:
         """Sends a command whose result is dropped. Returns its number."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
-        text = json.dumps(message | ({"sessionId": session} if session else {})).encode() + _END
+        text = json.dumps(message | ({"sessionId": session} if session else {})).encode() + _MESSAGE_END
         view = memoryview(text)
         try:
             while view:
@@ -96,7 +96,7 @@ class DevTools:
         return [one for one in ready if one != self._reading]
 
     def forget(self) -> None:
-        """Drops what has been received: results that nobody waits for, and events."""
+        """Discards received messages: events, and responses to commands that have been given up."""
         self._received.clear()
         self._awaited.clear()
         self._events.clear()
@@ -106,9 +106,9 @@ class DevTools:
         if not data:
             raise WorkerCrashed("The browser has crashed.")
         self._parts.append(data)
-        if _END not in data:
+        if _MESSAGE_END not in data:
             return
-        *complete, rest = b"".join(self._parts).split(_END)
+        *complete, rest = b"".join(self._parts).split(_MESSAGE_END)
         self._parts = [rest] if rest else []
         for text in complete:
             message = json.loads(text)

@@ -160,7 +160,7 @@ def _simplify(document: Pdf) -> set[str]:
                 del holder[key]
         if isinstance(holder, Array):
             continue
-        if "/Title" in holder and "/Parent" in holder:  # of an outline
+        if "/Title" in holder and "/Parent" in holder:  # It is an item of an outline.
             for key in {"/SE", "/Type"} & holder.keys():  # its place in the structure is that of its destination
                 del holder[key]
         if holder.get("/Subtype") == Name.CIDFontType2 and "/CIDToGIDMap" not in holder:

@@ -1,4 +1,4 @@
-"""Identities: who an OpenID Connect issuer says that somebody is, and the account that belongs to it."""
+"""Identities: subjects of OpenID Connect issuers, and the accounts that sign in with them."""
 
 from storage.database.transaction import Transaction
 from storage.tables import accounts, audit, models, sessions

@@ -413,7 +413,7 @@ class Audit(Model):
 
 
 class Identity(Model):
-    """Who a sign-in service says that somebody is, and the account that belongs to it."""
+    """A subject of an OpenID Connect issuer, and the account that signs in with it."""
 
     issuer = TextField()
     subject = TextField()

@@ -153,7 +153,9 @@ def test_some_calls_are_refused_by_their_arguments() -> None:
 
 
 def test_a_program_of_several_processes_has_pairs_of_sockets_and_no_others() -> None:
-    unix, internet, stream = socket.AF_UNIX, socket.AF_INET, socket.SOCK_STREAM
+    unix = socket.AF_UNIX
+    internet = socket.AF_INET
+    stream = socket.SOCK_STREAM
     calls: dict[tuple[int | None, ...], int] = {
         (_number("socketpair"), unix, stream, 0): errno.EFAULT,  # allowed, but has no place for the pair
         (_number("socketpair"), internet, stream, 0): errno.ENOSYS,

@@ -174,7 +174,7 @@ def test_ranges_end_at_the_last_page(name: str) -> None:
 
 def test_repeats_of_a_warning_before_do_not_count_for_an_image() -> None:
     data = run_tool("pdf-from-images", sample("png")).data
-    for _ in range(3):  # MuPDF tells the second and the third with the next warning.
+    for _ in range(3):  # MuPDF reports repeats of a warning together with the next one.
         pymupdf.mupdf.fz_warn("a warning of another file")
 
     assert len(run_tool("pdf-extract-images", data).files) == 1

@@ -238,7 +238,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "cross_site": "a page of another site sent the request",
                 "unknown_host": "the page was requested under another host than the service's",
                 "domain": "addresses of other domains can register",
-                "sign_in_refused": "the sign-in service of the dashboard has confirmed nobody who may sign in",
+                "sign_in_refused": "the OpenID Connect provider has not confirmed a person who may sign in",
                 "too_many": "the account has as many webhooks as it may have",
                 "webhook_disabled": "the webhook has ended",
                 "last_key": "the last API key can only be rotated",
@@ -381,4 +381,4 @@ INFORMATION_WARNINGS = frozenset(
         "timing_rounded",
     }
 )
-"""Warnings that pages show without alarm: nobody misses anything on a screen."""
+"""Warnings that pages show as information: what is lost does not change what a screen shows."""

@@ -166,7 +166,7 @@ class SignInUnavailable(ApiError):
 
 
 class SignInRefused(InvalidParameter):
-    """The sign-in service has confirmed nobody who may sign in."""
+    """The OpenID Connect provider has not confirmed a person who may sign in."""
 
     reason = "sign_in_refused"
 

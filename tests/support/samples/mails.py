@@ -81,7 +81,9 @@ def compound_file(root: Storage) -> bytes:
     def add(name: str, item: bytes | Storage, kind: int, right: int = _FREE) -> int:
         index = len(entries)
         entries.append(b"")
-        child, first, size = _FREE, _END, 0
+        child = _FREE
+        first = _END
+        size = 0
         if isinstance(item, bytes):
             first, size = len(small), len(item)
             small.extend([*range(first + 1, first + -(-size // _PART)), _END])
