@@ -15,7 +15,7 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, StepFailed, sandbox
-from engine.executor import Task, TaskLimits, pool, task_time, tasks
+from engine.executor import Task, TaskLimits, local, pool, tasks
 from engine.executor.tasks import Request
 from engine.executor.worker_process import WorkerProcess
 from tests.support.executors.isolated import (
@@ -297,7 +297,7 @@ def _autogroup(pid: int) -> str:
 
 
 async def test_a_large_image_leaves_its_worker_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_time, "LONG", 10.0)  # a long task would end its process, and on a busy machine this is one
+    monkeypatch.setattr(local, "LONG", 10.0)  # a long task would end its process, and on a busy machine this is one
     source = tmp_path / "in.png"
     Image.new("RGB", (4000, 3000)).save(source)
     async with misbehaving(1) as executor:

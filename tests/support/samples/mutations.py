@@ -1,19 +1,29 @@
 """Mutations of files: flipped bits, overwritten, cut or repeated bytes, and parts of other files."""
 
+from dataclasses import dataclass, field
+
 from hypothesis import strategies as st
 
 _TELLING = (b"\0", b"\xff", b"\x7f", b"\x80", bytes(4), b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"<", b"%", b"%PDF-")
 _HEAD = 512  # bytes at the start, where most mutations are made: headers are there
 
 
+@dataclass(frozen=True)
+class MutatedFile:
+    """A file after mutations. Its `repr` leaves the bytes out: hypothesis refuses to print long examples."""
+
+    original: str
+    data: bytes = field(repr=False)
+
+
 @st.composite
-def mutated(draw: st.DrawFn, originals: dict[str, bytes]) -> tuple[str, bytes]:
-    """A file after up to six mutations, and its name."""
+def mutated(draw: st.DrawFn, originals: dict[str, bytes]) -> MutatedFile:
+    """A file after up to six mutations."""
     name = draw(st.sampled_from(sorted(originals)))
     data = bytearray(originals[name])
     for _ in range(draw(st.integers(1, 6))):
         _change(draw, data, originals)
-    return name, bytes(data)
+    return MutatedFile(name, bytes(data))
 
 
 def _change(draw: st.DrawFn, data: bytearray, originals: dict[str, bytes]) -> None:
