@@ -32,12 +32,19 @@ class Tools(Protocol):
     tools: dict[str, AnyTool]
     templates: dict[str, frozenset[str]]
 
-    @property
-    def tool_options(self) -> Callable[[str], Mapping[str, Option]]:
+    def tool_options(self, name: str, /) -> Mapping[str, Option]:
         """`Registry.tool_options`."""
 
-    @property
-    def plan(self) -> Callable[..., Plan]:
+    def plan(
+        self,
+        sources: Sequence[FileFormat],
+        target: str | FileFormat,
+        tool: str | None = None,
+        options: OptionValues | None = None,
+        file_names: tuple[str, ...] = (),
+        *,
+        validated: bool = False,
+    ) -> Plan:
         """`Registry.plan`."""
 
 
