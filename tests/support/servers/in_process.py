@@ -205,7 +205,7 @@ def parsed(response: bytes) -> httpx.Response:
     return httpx.Response(int(status_line.split()[1]), headers=headers, content=body, extensions={"raw": True})
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Waits for the condition. Returns whether it was met within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
