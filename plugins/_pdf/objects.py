@@ -65,7 +65,14 @@ def saved(document: Pdf, *, encryption: Any = None, **parameters: Any) -> bytes:
     mode = ObjectStreamMode.disable if is_old else ObjectStreamMode.generate
     names_version = b"PDFVersion" in packet  # otherwise XMP stays as it is: pikepdf would replace what it cannot read
     file = BytesIO()
-    document.save(file, object_stream_mode=mode, encryption=kept, fix_metadata_version=names_version, **parameters)
+    document.save(
+        file,
+        object_stream_mode=mode,
+        encryption=kept,
+        fix_metadata_version=names_version,
+        deterministic_id=not kept,
+        **parameters,
+    )
     if any("bad_alloc" in warning for warning in document.get_warnings()):
         raise MemoryError  # QPDF writes a stream without data instead
     return file.getvalue()

@@ -1,6 +1,7 @@
 """Pages that are extracted, and files that are split, with what belongs to their pages; and encryption."""
 
 from io import BytesIO
+from time import sleep
 from typing import Any
 
 import pikepdf
@@ -33,6 +34,12 @@ _DATA = document("A", 2)
 
 def _split(data: bytes, **options: Any) -> list[bytes]:
     return [*run_tool("pdf-split", data, **options).files.values()]
+
+
+def test_a_repeated_run_makes_the_same_bytes() -> None:
+    first = _split(_DATA, every=1), run_tool("pdf-merge", _DATA, _DATA).data
+    sleep(1.1)  # an id made of the time would be another one
+    assert first == (_split(_DATA, every=1), run_tool("pdf-merge", _DATA, _DATA).data)
 
 
 def _extract(data: bytes, pages: str) -> ToolRun:
