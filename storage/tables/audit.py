@@ -1,11 +1,12 @@
 """The audit log: what administrators and operators did to accounts, in the transaction that did it."""
 
 import json
+import time
 from dataclasses import dataclass
 
 from storage.database.pages import Page, read_page
 from storage.database.transaction import Transaction, columns, reading
-from storage.ids import ordered_id
+from storage.ids import random_text
 from storage.tables import models
 
 OPERATOR = "command line"
@@ -27,7 +28,8 @@ class Action:
 def record(transaction: Transaction, actor: str, action: str, subject: str, **details: object) -> None:
     """Adds an action. Details with the value None are left out; secrets do not belong into them."""
     given = {name: value for name, value in details.items() if value is not None}
-    row = Action(ordered_id("audit", transaction.now), transaction.now, actor, action, subject, json.dumps(given))
+    order = f"audit_{time.time_ns()}_{random_text(6)}"  # among the actions of a second
+    row = Action(order, transaction.now, actor, action, subject, json.dumps(given))
     transaction.insert(models.Audit.insert(**vars(row)))
 
 

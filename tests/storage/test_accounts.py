@@ -14,6 +14,7 @@ from storage.errors import EmailTaken, InvalidKey, NoCredits, NotFound
 from storage.tables import (
     accounts,
     api_keys,
+    audit,
     batches,
     email_verification,
     files,
@@ -272,3 +273,11 @@ def test_older_requests_are_deleted(database: Database) -> None:
     count = "SELECT COUNT(*) FROM request"
     rows = database.run_blocking(lambda transaction: transaction.connection.execute_sql(count).fetchone()[0])
     assert rows == MAX_REQUESTS + 1
+
+
+def test_the_audit_log_is_in_the_order_of_actions(database: Database, clock: Clock) -> None:
+    """Those of a second, too."""
+    for number in range(9):
+        database.run_blocking(audit.record, "operator", "set", f"account {number}")
+    shown = [one.subject for one in database.run_blocking(audit.list_page, limit=9).values]
+    assert shown == [f"account {number}" for number in range(8, -1, -1)]
