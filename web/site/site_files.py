@@ -32,9 +32,9 @@ class Sitemap(SiteFile):
     async def get(self) -> None:
         docs = [page.path for page in docs_pages(await self.services.documents())]
         tools = [tool_page(tool) for tool in self.services.registry.tools.values()]
-        urls = "".join(
-            f"<url><loc>{escape(self.site + path)}</loc></url>" for path in ("/", *tools, *docs, "/register")
-        )
+        register = [] if self.services.settings.registration == "closed" else ["/register"]
+        paths = ("/", *tools, *docs, *register)
+        urls = "".join(f"<url><loc>{escape(self.site + path)}</loc></url>" for path in paths)
         sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{urls}</urlset>'
         self.write_file("application/xml", f'<?xml version="1.0" encoding="UTF-8"?>\n{sitemap}\n')
 

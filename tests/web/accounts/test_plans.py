@@ -151,6 +151,7 @@ def test_closed_registration_and_domains(servers: Servers, tmp_path: Path) -> No
         problem(refused, 404, "not_found", reason="registration_closed")
         assert "Get an API key" not in http.get(f"{closed.url}/status").text
         assert "/register" not in http.get(f"{closed.api}/openapi.json").json()["paths"]
+        assert "/register<" not in http.get(f"{closed.url}/sitemap.xml").text
     with servers.running(tmp_path / "domains", registration_domains=["team.example"]) as domains:
         assert http.post(f"{domains.api}/register", json=ADDRESS).status_code == 200
         refused = http.post(f"{domains.api}/register", json={**ADDRESS, "email": "a@other.example"})
