@@ -8,6 +8,8 @@ import { RequestError, createForm, run, sendForJson } from "./try_requests.js";
 const CHUNK = 12; // pages of a request for thumbnails
 const SHOWN = new Set(["jpg", "jpeg", "png", "webp", "gif", "bmp"]); // images that browsers show, of one page
 const BLANK = "a4";
+const CLICK = 6; // pixels that a mouse may move in a click
+const EDGE = 60; // pixels at the top and at the bottom of the window, where dragging scrolls
 const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
 export class Organizer {
@@ -25,9 +27,7 @@ export class Organizer {
     this.tools.addEventListener("click", ({ target }) => { if (target.dataset.action) this.apply(target.dataset.action); });
     element.addEventListener("focusin", ({ target }) => { this.focused = target.closest("li"); });
     element.addEventListener("keydown", (event) => this.onKey(event));
-    element.addEventListener("dragstart", ({ target }) => { this.dragged = target.closest("li"); });
-    element.addEventListener("dragend", () => { this.dragged = null; });
-    element.addEventListener("dragover", (event) => this.onDrag(event));
+    element.addEventListener("pointerdown", (event) => this.onPress(event));
   }
 
   get order() {
@@ -88,12 +88,12 @@ export class Organizer {
 
   // Adds a page at the end, or after another one.
   insert(item, after = this.element.lastElementChild) {
-    const li = create("li", { draggable: true }), button = create("button", { type: "button", className: "sheet" });
+    const li = create("li", {}), button = create("button", { type: "button", className: "sheet" });
     const frame = create("span", { className: "sheet-image" });
     button.append(frame, create("span", { className: "sheet-name small" }));
     button.setAttribute("aria-pressed", "false");
     button.addEventListener("click", () => button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true")));
-    li.append(button);
+    li.append(button, create("span", { className: "grip", ariaHidden: "true" }));
     this.items.set(li, item);
     if (after) after.after(li);
     else this.element.append(li);
@@ -190,14 +190,36 @@ export class Organizer {
     all[all.indexOf(li) + steps * distance]?.firstElementChild.focus();
   }
 
-  onDrag(event) {
-    const over = event.target.closest("li");
-    if (!this.dragged || !over) return;
-    event.preventDefault();
-    if (over === this.dragged) return;
-    const box = over.getBoundingClientRect();
-    if (event.clientX < box.left + box.width / 2) over.before(this.dragged);
-    else over.after(this.dragged);
+  // Drags a page: with a mouse from anywhere, with a finger by its grip, so that the page can be scrolled.
+  onPress({ target, button, pointerId, pointerType, clientX, clientY }) {
+    const li = target.closest("li"), isGrip = target.className === "grip", pressed = new AbortController();
+    if (!li || button || (pointerType === "touch" && !isGrip)) return;
+    const onMove = (event) => {
+      if (!this.element.hasPointerCapture(pointerId)) {
+        if (!isGrip && Math.hypot(event.clientX - clientX, event.clientY - clientY) < CLICK) return;
+        this.element.setPointerCapture(pointerId); // li moves, and loses events then
+        li.classList.add("dragged");
+      }
+      if (event.clientY < EDGE) scrollBy(0, -EDGE / 4);
+      else if (event.clientY > innerHeight - EDGE) scrollBy(0, EDGE / 4);
+      this.moveTo(li, event);
+    };
+    for (const end of ["pointerup", "pointercancel"]) {
+      document.addEventListener(end, () => {
+        pressed.abort();
+        li.classList.remove("dragged");
+      }, pressed);
+    }
+    this.element.addEventListener("pointermove", onMove, pressed);
+  }
+
+  moveTo(li, { clientX, clientY }) {
+    const over = document.elementFromPoint(clientX, clientY)?.closest(".sheets > li");
+    if (!over || over === li) return;
+    const box = over.getBoundingClientRect(), isBefore = clientX < box.left + box.width / 2;
+    if (li === (isBefore ? over.previousElementSibling : over.nextElementSibling)) return;
+    if (isBefore) over.before(li);
+    else over.after(li);
     this.isEdited = true;
     this.refresh();
   }

@@ -1,10 +1,11 @@
 """The pages of tools, and many files, in a real browser. Screenshots are saved in the folder given by --screenshots."""
 
-from collections.abc import Callable
-from typing import Literal
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
 
 import pytest
-from playwright.sync_api import Browser, FilePayload, Page, Request, expect
+from playwright.sync_api import Browser, FilePayload, Locator, Page, Request, expect
 
 from tests.support.browser import sign_in, use_account, violations
 from tests.support.samples.generated import sample
@@ -14,6 +15,8 @@ from tests.support.servers.in_process import Running
 pytestmark = pytest.mark.slow
 
 Save = Callable[[Page, str], None]
+Point: TypeAlias = tuple[float, ...]
+"""Pixels from the left and the top of the screen."""
 
 
 def payload(name: str, content: bytes) -> FilePayload:
@@ -60,6 +63,59 @@ def test_pages_are_organized_by_keyboard(page: Page, site: Running, keep: Save) 
     assert [text.strip() for text in page_texts(made)] == ["a page 3", "", "a page 2", ""]
 
 
+@pytest.fixture
+def phone(browser: Browser, site: Running) -> Iterator[Page]:
+    """A page on a screen that is touched."""
+    url = site.url.replace("127.0.0.1", "localhost")
+    context = browser.new_context(base_url=url, has_touch=True, viewport={"width": 390, "height": 844})
+    yield context.new_page()
+    context.close()
+
+
+def swipe(page: Page, start: Point, end: Point) -> None:
+    """Moves a finger over the screen."""
+    session = page.context.new_cdp_session(page)
+    steps = [tuple(a + (b - a) * step / 5 for a, b in zip(start, end, strict=True)) for step in range(6)]
+    for number, (x, y) in enumerate(steps):
+        kind = "touchMove" if number else "touchStart"
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def place(element: Locator, x: float = 0.5, y: float = 0.5) -> Point:
+    """A point of an element, from its shares of the width and the height."""
+    box = element.bounding_box()
+    assert box
+    return box["x"] + x * box["width"], box["y"] + y * box["height"]
+
+
+def test_pages_are_dragged_by_finger_and_mouse(phone: Page, site: Running) -> None:
+    """A finger drags a page by its grip, and scrolls elsewhere. A mouse drags it anywhere, and a click selects it."""
+    page = phone
+    sign_in(page, site.account(credits=1))
+    page.goto("/tools/arrange-pdf")
+    page.locator("#file").set_input_files(payload("a.pdf", document("a", 12)))
+    pages = page.locator("#files > li")
+    expect(pages).to_have_count(12)
+    pages.first.scroll_into_view_if_needed()
+    swipe(page, place(pages.nth(0).locator(".grip")), place(pages.nth(2), 0.9))
+    order = [f"{number + 1}. a.pdf, page {one}" for number, one in enumerate((2, 3, 1, 4))]
+    expect(pages.locator(".sheet-name")).to_have_text([*order, *[re.compile("a.pdf")] * 8])
+    before = page.evaluate("scrollY")
+    swipe(page, place(pages.nth(4)), place(pages.nth(1)))
+    page.wait_for_function("before => scrollY > before", arg=before)
+    pages.first.scroll_into_view_if_needed()
+    page.mouse.move(*place(pages.nth(2)))
+    page.mouse.down()
+    page.mouse.move(*place(pages.nth(0), 0.1), steps=4)
+    page.mouse.up()
+    order = [f"{number + 1}. a.pdf, page {one}" for number, one in enumerate((1, 2, 3, 4))]
+    expect(pages.locator(".sheet-name")).to_have_text([*order, *[re.compile("a.pdf")] * 8])
+    expect(page.locator('[aria-pressed="true"]')).to_have_count(0)
+    pages.nth(1).get_by_role("button").click()
+    expect(page.locator('[aria-pressed="true"]')).to_have_count(1)
+
+
 def test_tools_are_found_by_synonyms(page: Page) -> None:
     page.goto("/")
     found = page.locator(".tools li:visible a")
@@ -75,7 +131,11 @@ def test_tools_are_found_by_synonyms(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_areas_are_chosen_on_the_page(page: Page, site: Running, keep: Save) -> None:
+@pytest.mark.parametrize("pointer", ["page", "phone"])
+def test_areas_are_chosen_on_the_page(
+    request: pytest.FixtureRequest, site: Running, keep: Save, pointer: Literal["page", "phone"]
+) -> None:
+    page: Page = request.getfixturevalue(pointer)
     sign_in(page, site.account(credits=1))
     page.goto("/tools/redact-pdf")
     page.locator("#file").set_input_files([payload("a.pdf", document("a", 2))])
@@ -85,14 +145,15 @@ def test_areas_are_chosen_on_the_page(page: Page, site: Running, keep: Save) -> 
     frame = page.locator("#picker .pair")
     expect(frame).to_be_visible()
     frame.scroll_into_view_if_needed()
-    box = frame.bounding_box()
-    assert box
-    page.mouse.move(box["x"] + 2, box["y"] + 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2, steps=3)
-    page.mouse.up()
+    if pointer == "phone":
+        swipe(page, place(frame, 0.01, 0.01), place(frame, 0.99, 0.99))
+    else:
+        page.mouse.move(*place(frame, 0.01, 0.01))
+        page.mouse.down()
+        page.mouse.move(*place(frame, 0.99, 0.99), steps=3)
+        page.mouse.up()
     page.get_by_role("button", name="Add this area").click()
-    keep(page, "tool-redacted")
+    keep(page, f"tool-redacted-{pointer}")
     assert violations(page) == []
     page.locator("#run").click()
     expect(page.locator("#result")).to_be_visible()
