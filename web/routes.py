@@ -15,7 +15,17 @@ from web.docs.docs_contents import DOCS_PAGES
 from web.docs.openapi import DocumentedOperation
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.agents import Agents
-from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryIdentify, TryPreview, TryTool
+from web.handlers.conversions import (
+    CANCEL_PATH,
+    CancelConversion,
+    Convert,
+    Inspect,
+    RunTool,
+    TryConvert,
+    TryIdentify,
+    TryPreview,
+    TryTool,
+)
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
@@ -186,6 +196,7 @@ TRIAL_RESOURCES: tuple[Resource, ...] = (
     ("/try/convert", TryConvert),
     ("/try/identify", TryIdentify),
     ("/try/preview", TryPreview),
+    (CANCEL_PATH, CancelConversion),
 )
 
 

@@ -13,7 +13,7 @@ from web.api.field_types import URL, RequestModel, field_type, string
 CONTROL = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories of characters that no text may have: surrogates cannot be stored, separators break lines."""
 
-_TAG_LENGTH = 100  # characters
+TAG_LENGTH = 100  # characters
 _MAX_WAIT = 60  # seconds
 _SECONDS = re.compile(r'"?([0-9]{1,9})"?', re.ASCII)
 _NO_CONTROL: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
@@ -23,15 +23,15 @@ def _tag(value: object) -> str:
     text = string(value)
     if any(unicodedata.category(character) in CONTROL for character in text):
         raise PydanticCustomError("malformed", "must not contain control characters.")
-    if not 1 <= len(text) <= _TAG_LENGTH:
-        limits = {"min": 1, "max": _TAG_LENGTH}
+    if not 1 <= len(text) <= TAG_LENGTH:
+        limits = {"min": 1, "max": TAG_LENGTH}
         raise PydanticCustomError("out_of_range", "must have {min} to {max} characters.", limits)
     return text
 
 
 Tag = Annotated[
     str,
-    field_type(_tag, Annotated[str, Field(min_length=1, max_length=_TAG_LENGTH, json_schema_extra=_NO_CONTROL)]),
+    field_type(_tag, Annotated[str, Field(min_length=1, max_length=TAG_LENGTH, json_schema_extra=_NO_CONTROL)]),
     Field(description="A text of yours, by which you find the job.", examples=["order-17"]),
 ]
 

@@ -3,15 +3,21 @@
 POST /try/convert, /try/tools/{id}, /try/preview and /try/identify are for scripts of pages, and not part of the API.
 """
 
+import asyncio
+import json
 import re
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from engine.errors import ConversionError
+from engine.file_names import safe_name
 from engine.options import OptionValues
 from storage.errors import NoCredits
-from web.api.errors import InvalidParameter
+from storage.tables.idempotency import Claim
+from web.api.errors import IdempotencyConflict, InvalidParameter
 from web.api.fields import ChargeHeaders, DirectConversionFields, DryRunField, PreviewFields, TrialFields
+from web.api.job_fields import TAG_LENGTH
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
@@ -23,6 +29,7 @@ from web.api.operations import (
 )
 from web.api.output_fields import TargetFields
 from web.api.schemas.files import ConversionResult, PlannedConversion
+from web.api.schemas.jobs import describe_job
 from web.api.url_fields import UrlFields
 from web.api.values import to_json
 from web.handlers.conversion_requests import conversion_request
@@ -35,8 +42,12 @@ from web.services.container import Services
 from web.services.conversions.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
 from web.services.conversions.idempotency import IdempotentRequest, Replayed, ResponseData
 from web.services.files.work_files import WorkFile
+from web.site.dashboard import session_account
 from web.site.pages import PageHandler
 
+CANCEL_PATH = "/try/cancel"
+_CANCELLED = '{"message": "The conversion was cancelled."}'
+_JOB_SECONDS = 60  # for which a repeated request waits
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
 _PREVIEWED_PAGES = 12  # of one request
@@ -218,9 +229,16 @@ class _PageConversion(PageHandler):
 
     async def _convert_and_store(self, request: ConversionRequest, output: WorkFile) -> None:
         account = self.client().id
-        own = IdempotentRequest(account, self.request.path, self.request_id)
-        request = replace(request, store_result=True, idempotency=request.idempotency or own)
-        stored = await _convert(self.services, request, output)
+        attempt = request.idempotency or IdempotentRequest(account, self.request.path, self.request_id)
+        tag = safe_name(request.original_name)[:TAG_LENGTH]
+        request = replace(request, store_result=True, idempotency=attempt, tag=tag)
+        try:
+            stored = await _convert(self.services, request, output)
+        except asyncio.CancelledError:
+            cancellation = replace(attempt, path=CANCEL_PATH)
+            if self.disconnected and await self.services.idempotency.find(cancellation, {}) is None:
+                await self.services.jobs.accept(request)  # the page was reloaded or closed, and shows the result later
+            raise
         _close_uploads(request)
         if isinstance(stored, ChargedConversion):
             self.authorization.credits_remaining = stored.balance
@@ -228,9 +246,38 @@ class _PageConversion(PageHandler):
             response = stored.response
         else:
             response = self.unwrap_replay(stored)
+            if response.status == 202:
+                response = await self._wait(response)
             self.authorization.credits_remaining = await self.services.accounts.balance(account)
         self.set_header("X-Result", header_text(response.data))
         await send_stored(self, await self.services.files.find(account, response.file_id or ""))
+
+    async def _wait(self, accepted: ResponseData) -> ResponseData:
+        """The result of the job that an earlier attempt has become. Raises its error, or IdempotencyConflict."""
+        jobs = self.services.jobs
+        job = await jobs.wait(await jobs.find(self.client().id, accepted.data["job_id"]), _JOB_SECONDS)
+        if not job.has_ended:
+            raise IdempotencyConflict("The same conversion is still running as a job.", retry_after=_JOB_SECONDS)
+        if job.status != "completed":
+            raise ConversionError.from_json(json.loads(job.error or _CANCELLED))
+        return ResponseData(describe_job(job)["result"], job.file_id)
+
+
+class CancelConversion(PageHandler):
+    """Notes that the visitor has cancelled the conversion with this idempotency key.
+
+    Without that, a conversion whose page is left goes on as a job.
+    """
+
+    access = "session"
+
+    async def post(self) -> None:
+        async def note(_claim: Claim | None) -> ResponseData:
+            return ResponseData({})
+
+        request = self.input.idempotent_request(session_account(self).id)
+        await self.services.idempotency.run_once(request, {}, note)
+        self.set_status(204)
 
 
 class TryTool(_PageConversion):

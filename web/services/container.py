@@ -84,7 +84,7 @@ class Services:
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(folder)
         self.releases = releases = Releases(database)
-        idempotency = IdempotencyService(database, owner, releases)
+        self.idempotency = idempotency = IdempotencyService(database, owner, releases)
         self.webhooks = Webhooks(database, owner, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.accounts = Accounts(database, settings)

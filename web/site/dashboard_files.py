@@ -95,6 +95,7 @@ async def _write_page(
         "dashboard_files.html",
         error=error,
         files=files,
+        unfinished=await page.unfinished_jobs(account),
         cursor=cursor,
         next_cursor=found.next_cursor,
         hours=hours,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,12 +21,12 @@ from config.pricing import (
 from engine.conversions import AnyTool
 from storage.errors import InvalidKey
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
+from storage.tables.jobs import Job
 from web.api.error_catalogue import INFORMATION_WARNINGS
 from web.api.errors import ApiError, NotFound, RegistrationClosed, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
-from web.api.schemas.files import StoredFile
 from web.api.values import API
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import LANGUAGES, Call
@@ -71,6 +71,7 @@ _ERROR_TITLES = {
 _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
 _PARALLEL = 4  # conversions of one page at a time
 _RECENT = 5  # results on the start page
+_LATEST_JOBS = 20
 _PIXELS = ("image/", "video/")
 
 
@@ -148,6 +149,11 @@ class PageHandler(BaseHandler):
             sign_in=self.services.oidc.enabled,
         )
 
+    async def unfinished_jobs(self, account: Account) -> list[Job]:
+        """Those of the latest jobs of an account that have no result."""
+        found = await self.services.jobs.list_page(account.id, limit=_LATEST_JOBS, cursor=None, status=None, tag=None)
+        return [job for job in found.values if job.status not in ("completed", "cancelled")]
+
     def set_private_cookie(
         self, name: str, value: str, max_age: int, *, path: str = SIGN_IN_PATH, samesite: str = "Strict"
     ) -> None:
@@ -209,10 +215,14 @@ class Landing(WorkPage):
 
     async def get(self) -> None:
         access = await self.find_access()
-        recent = await recent_files(self, self.authorization.session)
-        self.write_work_page(access["left"], "landing.html", lambda: self._values(access, recent))
+        recent: dict[str, Any] = {}
+        if (account := self.authorization.session) is not None:
+            found = await self.services.files.list_page(account.id, processed=True, limit=_RECENT, cursor=None)
+            recent["recent"] = [stored_file(file) for file in found.values]
+            recent["unfinished"] = await self.unfinished_jobs(account)
+        self.write_work_page(access["left"], "landing.html", lambda: self._values(access) | recent)
 
-    def _values(self, access: dict[str, Any], recent: Sequence[StoredFile]) -> dict[str, Any]:
+    def _values(self, access: dict[str, Any]) -> dict[str, Any]:
         services, url = self.services, self.services.settings.base_url
         registry, plans = services.registry, services.settings.all_plans
         default = plans[services.settings.default_plan]
@@ -221,7 +231,6 @@ class Landing(WorkPage):
         targets_of = services.formats.data["by_input_format"]
         return {
             "access": access,
-            "recent": recent,
             "tools": sorted(registry.tools.values(), key=lambda tool: tool.title),
             "tool_page": tool_page,
             "total": services.formats.data["total"],
@@ -258,14 +267,6 @@ def tool_page(tool: AnyTool) -> str:
     """The path of a tool's page: `pdf-merge` is at `/tools/merge-pdf`."""
     subject, _, action = tool.name.partition("-")
     return f"/tools/{action}-{subject}" if action else f"/tools/{subject}"
-
-
-async def recent_files(page: PageHandler, account: Account | None) -> Sequence[StoredFile]:
-    """The latest results of an account; none without one."""
-    if account is None:
-        return ()
-    found = await page.services.files.list_page(account.id, processed=True, limit=_RECENT, cursor=None)
-    return [stored_file(file) for file in found.values]
 
 
 def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:

@@ -6,7 +6,7 @@ import { Organizer } from "./organizer.js";
 import { PagePicker } from "./page_picker.js";
 import { FileList } from "./tool_files.js";
 import { OptionFields, givenOptions } from "./try_options.js";
-import { RequestError, createForm, describeError, run } from "./try_requests.js";
+import { RequestError, createForm, describeError, isFinal, run } from "./try_requests.js";
 
 const COMMON = new Set(["password", "sanitize", "filename"]); // options that most tools have
 const byId = (id) => document.getElementById(id);
@@ -34,6 +34,7 @@ const options = new OptionFields(byId("options"), {
 const page = { given, access, changed, announce, showError, get password() { return options.values.password; } };
 const files = new (isOrganizer ? Organizer : FileList)(byId("files"), page);
 let controller = null; // of the running request
+let isSent = false; // the server has its files
 let done = ""; // what the result was made of
 let attempt = {};
 let url = null;
@@ -75,8 +76,15 @@ async function submit() {
   byId("progress").removeAttribute("value");
   changed();
   announce("Working…");
-  const onUpload = (share) => { if (share < 1) byId("progress").value = share; else byId("progress").removeAttribute("value"); };
-  const onWait = (seconds) => { byId("cost").textContent = `Too many requests, waiting ${seconds} s…`; };
+  const onUpload = (share) => {
+    isSent = share === 1;
+    if (isSent) byId("progress").removeAttribute("value");
+    else byId("progress").value = share;
+  };
+  const onWait = (seconds) => {
+    isSent = false;
+    byId("cost").textContent = `Too many requests, waiting ${seconds} s…`;
+  };
   try {
     const { sent, fields } = await files.prepare({ signal, onWait });
     const body = createForm({ ...givenOptions(options.values, schemas), ...fields });
@@ -86,12 +94,13 @@ async function submit() {
     access.update(result);
     await showResult(result);
   } catch (error) {
-    if (error.reference) attempt = {}; // the server has responded: the next attempt is another request
+    if (isFinal(error)) attempt = {};
     if (error instanceof RequestError) showError(error);
     else if (!signal.aborted) throw error;
     announce(signal.aborted ? "Cancelled." : error.message);
   } finally {
     controller = null;
+    isSent = false;
     byId("cancel").hidden = byId("progress").hidden = true;
     changed();
   }
@@ -135,6 +144,9 @@ options.show(schemas);
 for (const name of given.required) if (options.controls[name]) options.controls[name].required = true;
 new PagePicker(byId("picker"), options, { first: () => files.first, get password() { return page.password; } });
 receiveFiles(byId("drop"), [byId("file")], add);
-guard(() => Boolean(controller) || files.isEdited && current() !== done || (!access.signedIn && !isSaved));
+guard(() => {
+  const isKept = access.signedIn && isSent; // the server goes on with what runs, and keeps the results
+  return controller ? !isKept : (files.isEdited && current() !== done) || (!access.signedIn && !isSaved);
+});
 form.hidden = false;
 changed();

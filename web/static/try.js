@@ -265,7 +265,7 @@ byId("save-all").addEventListener("click", async () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 });
 receiveFiles(byId("drop"), [byId("file"), byId("folder")], addFiles);
-guard(() => entries.some(({ controller, result }) => controller || (result && !access.signedIn && !result.isSaved)));
+guard(() => entries.some(({ controller, isSent, result }) => (access.signedIn ? controller && !isSent : controller || (result && !result.isSaved))));
 addEventListener("choose-target", ({ detail }) => chooseTarget(detail));
 const wanted = new URLSearchParams(location.search).get("to");
 if (page.allTargets.includes(wanted)) chooseTarget(wanted);

@@ -5,7 +5,7 @@ import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
 import { copyMiddle, loadPreview, showImage } from "./try_images.js";
 import { formatSize, newKey, plural } from "./access.js";
-import { RequestError, createForm, describeError, run, sendForJson } from "./try_requests.js";
+import { RequestError, createForm, describeError, isFinal, run, sendForJson } from "./try_requests.js";
 
 const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…" };
 const HEAD = 65536; // bytes at the beginning of a large file that show its format
@@ -23,6 +23,7 @@ export class FileEntry {
     this.file = file;
     this.page = page;
     this.controller = null; // of the running conversion
+    this.isSent = false; // the server has its file
     this.removal = new AbortController();
     this.facts = [];
     this.messages = [];
@@ -219,6 +220,7 @@ export class FileEntry {
   async convert() {
     const { signal } = (this.controller = new AbortController());
     const { target, options, request } = this;
+    this.isSent = false;
     this.part("error").hidden = true;
     this.part("cancel").hidden = false;
     this.setState("waiting");
@@ -227,7 +229,7 @@ export class FileEntry {
       await this.page.conversions.add(() => this.run(target, options, request, signal), signal);
       this.setState("done", `Done: ${this.result.data.input_format} to ${this.result.data.output_format}.`);
     } catch (error) {
-      if (error.reference) this.attempt = {}; // the server has responded: the next attempt is another request
+      if (isFinal(error)) this.attempt = {};
       if (error instanceof RequestError) this.showError(error);
       else if (!signal.aborted) throw error;
       else if (!this.removal.signal.aborted) this.setState("cancelled", "Cancelled.");
@@ -246,8 +248,14 @@ export class FileEntry {
   async run(target, options, request, signal) {
     if (this.attempt.request !== request) this.attempt = { request, key: newKey() };
     const form = createForm({ output_format: target, ...options, file: this.file });
-    const onUpload = (share) => this.setState(share < 1 ? "uploading" : "converting", undefined, share);
-    const onWait = (seconds) => this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
+    const onUpload = (share) => {
+      this.isSent = share === 1;
+      this.setState(this.isSent ? "converting" : "uploading", undefined, share);
+    };
+    const onWait = (seconds) => {
+      this.isSent = false;
+      this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
+    };
     this.setState("uploading");
     const result = await run(`${base}/try/convert`, { form, key: this.attempt.key, signal, onUpload, onWait });
     this.page.access.update(result);

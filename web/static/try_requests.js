@@ -46,6 +46,9 @@ export function describeError(error, retryAfter = null) {
   return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link, Number(retryAfter));
 }
 
+// Whether the server has responded to a request, and does not run it: the next attempt is another one, with another key.
+export const isFinal = ({ reference, code }) => Boolean(reference) && code !== "idempotency_conflict";
+
 async function errorOf(xhr) {
   let body = {};
   try {
@@ -111,9 +114,16 @@ export async function sendForJson(path, options) {
   return JSON.parse(await xhr.response.text());
 }
 
-// Converts, or runs a tool. Resolves to the result, a Blob, and its description by the server.
-export async function run(path, options) {
-  const xhr = await send(path, options);
+// Converts, or runs a tool. Resolves to the result, a Blob, and its description by the server. That of an account goes on
+// when the page is left, so that a cancellation is said first.
+export async function run(path, { signal, ...options }) {
+  const sending = new AbortController(), cancellation = { method: "POST", headers: { "Idempotency-Key": options.key } };
+  signal.addEventListener("abort", async () => {
+    if (account) await fetch(`${base}/try/cancel`, cancellation).catch(() => {});
+    sending.abort();
+  });
+  sessionStorage.setItem("begun", path); // the next page looks for the result, if there is none before
+  const xhr = await send(path, { ...options, signal: sending.signal });
   const balance = xhr.getResponseHeader("X-Credits-Remaining");
   return { blob: xhr.response, data: JSON.parse(xhr.getResponseHeader("X-Result")), balance: balance && Number(balance) };
 }

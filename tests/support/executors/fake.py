@@ -51,6 +51,20 @@ class SwitchedExecutor:
         return True
 
 
+class HeldExecutor(SwitchedExecutor):
+    """Passes jobs on once it is `open`."""
+
+    def __init__(self, executor: Executor) -> None:
+        super().__init__(executor)
+        self.open = asyncio.Event()
+
+    async def run(
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
+        await self.open.wait()
+        return await super().run(task, account, inputs, output, limits)
+
+
 class RecordingExecutor:
     """Records jobs and their accounts, and raises StepFailed, or passes the jobs on to `executor` if there is one."""
 

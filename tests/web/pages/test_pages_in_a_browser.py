@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Callable
+from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from engine.registry import load_registry
+from storage.tables import accounts
 from tests.support.browser import add_file, sign_in, violations
 from tests.support.samples.generated import sample
 from tests.support.samples.pairs import every, share
 from tests.support.servers.in_process import Running
 from tests.support.servers.mail_server import email_to
 from web.docs.docs_contents import DOCS_PAGES
+from web.site.pages import tool_page
 
 pytestmark = pytest.mark.slow
 DOCS = tuple(page.path for page in DOCS_PAGES if page.name != "options/more")
@@ -51,6 +55,59 @@ def test_accessibility_size_and_narrow_screens(
     assert {urlsplit(url).netloc for url in sizes} == {urlsplit(site.url).netloc}
     assert sum(sizes.values()) < MAX_BYTES
     context.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("part", ["tools", "account", "public"])
+def test_every_page_at_three_sizes(
+    browser: Browser, site: Running, keep: Callable[[Page, str], None], part: str, scheme: Literal["light", "dark"]
+) -> None:
+    """No violations, and nothing to scroll sideways: pages of tools, of accounts with data, of admins, and others."""
+    context = browser.new_context(color_scheme=scheme, base_url=site.url.replace("127.0.0.1", "localhost"))
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    paths = [*DOCS, "/", "/register", "/status", "/nothing", "/developers/verify", "/dashboard", "/checkout/none"]
+    if part == "tools":
+        paths = [tool_page(tool) for tool in load_registry().tools.values()]
+    elif part == "account":
+        paths = _account_with_data(page, site)
+    for path in paths:
+        page.goto(path)
+        for width in (1280, 768, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            keep(page, f"{part}-{path.strip('/').replace('/', '-')[:40] or 'start'}-{scheme}-{width}")
+            page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+            found = violations(page, *(("color-contrast",) if scheme == "dark" else ()), exclude=REPEATED)
+            assert found == [], (path, width)
+            assert page.evaluate("document.documentElement.scrollWidth") == width, path
+    context.close()
+
+
+def _account_with_data(page: Page, site: Running) -> list[str]:
+    """Signs in as an admin with files, jobs, a webhook and a purchase. Returns the paths of the pages about them."""
+    key = site.account(credits=50, purchased=1)
+    email = site.request("GET", "/account", key).json()["data"]["email"]
+    account = site.database.run_blocking(accounts.find, email)
+    assert account is not None
+    site.database.run_blocking(lambda transaction: accounts.change(transaction, account.id, role="admin"))
+    headers = {"Authorization": f"Bearer {key}", "Prefer": "respond-async"}
+    content = (*(sample(kind) for kind in ("png", "pdf", "heic")), sample("png")[:60])
+    for number, one in enumerate(content):
+        site.convert(one, "webp", tag=f"order-{number}", name=f"a long name of a file {number}", headers=headers)
+    site.request("POST", "/webhooks", key, json={"url": "https://app.example/a/hook"})
+    sign_in(page, key)
+    page.get_by_role("button", name="Buy starter").click()
+    page.get_by_label("Code").fill(site.checkout_code)
+    page.get_by_role("button", name="Pay").click()
+    receipt = page.get_by_role("link", name="Receipt").first.get_attribute("href")
+    own = f"/dashboard/admin/accounts/{account.id}"
+    page.goto(own)
+    page.locator('input[name="max_file_size"]').fill("500MB")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator('input[name="max_file_size"]')).to_have_value(str(500 << 20))
+    parts = ("", "/files", "/jobs", "/webhooks", "/admin")
+    return ["/", *(f"/dashboard{part}" for part in parts), own, str(receipt)]
 
 
 def test_copy_buttons_do_not_cover_the_code_on_a_phone(page: Page) -> None:

@@ -17,12 +17,13 @@ from config.pricing import MIB
 from config.settings import Settings
 from engine.registry import load_registry
 from storage.tables import accounts, sessions
+from tests.support.executors.fake import HeldExecutor
 from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
-from tests.support.servers.in_process import Running, Servers
+from tests.support.servers.in_process import Running, Servers, eventually
 from web.site.pages import tool_page
 
 TRIALS_PER_ADDRESS = Settings().trials
@@ -59,6 +60,31 @@ def test_the_session_pays_once_and_keeps_the_result(site: Running) -> None:
     assert [response.headers["X-Credits-Remaining"] for response in others] == ["7", "6", "5", "4"]
     assert len(files) == 5
     assert described["file_id"] == files[-1]
+
+
+def test_a_conversion_goes_on_as_a_job_unless_it_is_cancelled(servers: Servers, data_dir: Path) -> None:
+    """A repeated request gets the result of the job, which is charged once."""
+    executor = HeldExecutor(servers.executor)
+    with servers.running(data_dir, executor) as site, signed_in(site, key := site.account(credits=3)) as client:
+
+        def jobs() -> list[Any]:
+            found: list[Any] = site.request("GET", "/jobs", key).json()["data"]["jobs"]
+            return found
+
+        client.timeout = 0.5
+        assert client.post("/try/cancel", headers={"Idempotency-Key": "cancelled"}).status_code == 204
+        for name in ("cancelled", "once"):
+            with pytest.raises(httpx.ReadTimeout):
+                converted(client, key=name)
+        assert eventually(lambda: len(jobs()) == 1)
+        assert jobs()[0]["tag"] == "drawing.png"
+        client.timeout = 60
+        servers.block(executor.open.set)
+        repeated = converted(client, key="once")
+        assert Image.open(io.BytesIO(repeated.content)).format == "JPEG"
+        assert repeated.headers["X-Credits-Remaining"] == "2"
+        assert json.loads(repeated.headers["X-Result"])["file_id"] == jobs()[0]["result"]["file_id"]
+        assert len(jobs()) == 1
 
 
 def test_a_session_by_email_pays_too(site: Running) -> None:
