@@ -1,5 +1,6 @@
 """What operators and administrators change about accounts, checked, and recorded in the audit log."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
@@ -53,7 +54,7 @@ def apply_change(transaction: Transaction, actor: str, account: StoredAccount, c
     plan = change.plan or (None if change.reset else account.plan)
     values = {"plan": plan, "plan_changes": None if text == "{}" else text, "role": change.role or account.role}
     accounts.change(transaction, account.id, **values)
-    audit.record(transaction, actor, "set", account.id, **values)
+    audit.record(transaction, actor, "set", account.id, **{**values, "plan_changes": json.loads(text) or None})
     return accounts.get(transaction, account.id)
 
 
