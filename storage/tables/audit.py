@@ -25,7 +25,7 @@ class Action:
     details: str
 
 
-def record(transaction: Transaction, actor: str, action: str, subject: str, **details: object) -> None:
+def record(transaction: Transaction, /, actor: str, action: str, subject: str, **details: object) -> None:
     """Adds an action. Details with the value None are left out; secrets do not belong into them."""
     given = {name: value for name, value in details.items() if value is not None}
     order = f"audit_{time.time_ns()}_{random_text(6)}"  # among the actions of a second

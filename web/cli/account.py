@@ -113,7 +113,8 @@ def delete(
     email: Email, yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False
 ) -> None:
     """Delete an account, its API keys and its files. Its ledger is kept without its name and email address."""
-    from web.workers.executor_setup import open_blobs  # noqa: PLC0415, as above
+    from web.services.accounts import changes  # noqa: PLC0415, as above
+    from web.workers.executor_setup import open_blobs  # noqa: PLC0415
 
     settings = load_settings_or_exit()
     account = _run_transaction(settings, lambda transaction: _find(transaction, email))
@@ -125,11 +126,7 @@ def delete(
     with exit_on_storage_errors():
         blob_store = open_blobs(settings)
 
-    def erase(transaction: Transaction) -> tuple[str, ...]:
-        audit_log.record(transaction, audit_log.OPERATOR, "delete", account.id)
-        return accounts.delete(transaction, account.email)
-
-    blobs = _run_transaction(settings, erase)
+    blobs = _run_transaction(settings, lambda transaction: changes.delete(transaction, audit_log.OPERATOR, account))
     try:
         asyncio.run(blob_store.delete(blobs))
     except (OSError, StorageError) as error:
@@ -152,6 +149,7 @@ def grant(
 ) -> None:
     """Add credits to an account, or remove them, and print its balance."""
     from web.api.fields import EmailFields  # noqa: PLC0415, as above
+    from web.services.accounts import changes  # noqa: PLC0415
 
     address = _validate(EmailFields, email=email).email
     text = " ".join(reason.split()) or None
@@ -160,10 +158,7 @@ def grant(
 
     def add(transaction: Transaction) -> int:
         try:
-            balance = accounts.grant(transaction, address, credits, reason=text)
-            subject = _find(transaction, address).id
-            audit_log.record(transaction, audit_log.OPERATOR, "grant", subject, credits=credits, reason=text)
-            return balance
+            return changes.grant(transaction, audit_log.OPERATOR, _find(transaction, address), credits, text)
         except NoCredits as error:
             exit_with(f"the account has only {error.balance} credits.", FAILED)
 

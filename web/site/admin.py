@@ -12,12 +12,13 @@ from storage.field_types import format_timestamp
 from storage.tables import accounts, api_keys, audit, jobs, ledger, totals
 from storage.tables.accounts import StoredAccount
 from web.api.errors import InvalidParameter, NotFound
+from web.services.accounts import changes
 from web.services.accounts.accounts import Account
 from web.services.accounts.changes import account_change, apply_change, invitation, registration_fields
 from web.services.accounts.email import invitation_email
 from web.services.accounts.plans import plan_of
 from web.services.accounts.usage_report import format_size
-from web.site.dashboard import session_account
+from web.site.dashboard import session_account, shown_errors
 from web.site.pages import SIGN_IN_PATH, PageHandler
 
 ADMIN_PATH = f"{SIGN_IN_PATH}/admin"
@@ -30,27 +31,23 @@ class AdminHandler(PageHandler):
 
     access = "session"
 
-    def admin(self) -> Account:
-        """The admin who is signed in. Raises NotFound for others."""
-        account = session_account(self)
-        if account.role != "admin":
+    async def authorize(self) -> None:
+        await super().authorize()
+        if session_account(self).role != "admin":
             raise NotFound("No such page.")
-        return account
 
 
 class AdminPage(AdminHandler):
     """All accounts, the state of the service, its settings without secrets, and the audit log."""
 
     async def get(self) -> None:
-        self.admin()
-        await _write_overview(self)
+        await _write_overview(self, session_account(self))
 
 
 class AdminAccount(AdminHandler):
     """An account, with forms."""
 
     async def get(self, account_id: str) -> None:
-        self.admin()
         await _write_account(self, await self.services.database.run(_client, account_id))
 
 
@@ -58,33 +55,29 @@ class AdminInvitation(AdminHandler):
     """Makes an account, and shows the link to sign in to it, which is also sent where the server sends email."""
 
     async def post(self) -> None:
-        admin, form, services = self.admin(), self.input.web_form(), self.services
-        try:
+        admin, form, services = session_account(self), self.input.web_form(), self.services
+        async with shown_errors(self, admin, _write_overview):
             fields = registration_fields(form.get("email", ""), form.get("name", ""))
             change = _change(self, {"plan": form.get("plan"), "role": form.get("role")})
-        except PublicError as error:
-            self.set_error(error)
-            return await _write_overview(self, error=error)
-        link = await services.database.run(
-            lambda transaction: invitation(transaction, admin.id, services.settings, fields.email, fields.name, change)
-        )
-        if services.email_queue.enabled:
-            services.email_queue.enqueue(invitation_email(fields.email, link))
-        return await _write_overview(self, invitation_link=link)
+            link = await services.database.run(
+                lambda one: invitation(one, admin.id, services.settings, fields.email, fields.name, change)
+            )
+            if services.email_queue.enabled:
+                services.email_queue.enqueue(invitation_email(fields.email, link))
+            await _write_overview(self, admin, invitation_link=link)
 
 
 class AdminChange(AdminHandler):
     """Changes an account: its plan, limits and role, its credits; or deletes it."""
 
     async def post(self, account_id: str, action: str) -> None:
-        admin, form, database = self.admin(), self.input.web_form(), self.services.database
+        admin, form, database = session_account(self), self.input.web_form(), self.services.database
         account = await database.run(_client, account_id)
-        try:
+        async with shown_errors(self, account, _write_account):
             if action == "delete":
                 if account.id == admin.id:
                     raise InvalidParameter("You cannot delete your own account here.", param="account")
-                blobs = await database.run(_delete, admin.id, account)
-                await self.services.files.discard(blobs)
+                await self.services.files.discard(await database.run(changes.delete, admin.id, account))
                 return self.redirect(ADMIN_PATH, status=303)
             if action == "grant":
                 await database.run(_grant, admin.id, account, form.get("credits", ""), form.get("reason", ""))
@@ -94,10 +87,7 @@ class AdminChange(AdminHandler):
                 if account.id == admin.id and change.role == "member":
                     raise InvalidParameter("You cannot end your own role as an admin.", param="role")
                 await database.run(apply_change, admin.id, account, change)
-        except PublicError as error:
-            self.set_error(error)
-            return await _write_account(self, account, error=error)
-        return self.redirect(f"{ADMIN_PATH}/accounts/{account.id}", status=303)
+            return self.redirect(f"{ADMIN_PATH}/accounts/{account.id}", status=303)
 
 
 def _change(page: PageHandler, given: dict[str, str | None], *, reset: bool = False) -> Any:
@@ -126,15 +116,9 @@ def _grant(transaction: Transaction, admin: str, account: StoredAccount, amount:
     if credits == 0 or abs(credits) > accounts.MAX_GRANT or not reason.strip():
         raise InvalidParameter("A grant needs a number of credits other than 0, and a reason.", param="credits")
     try:
-        accounts.grant(transaction, account.email, credits, reason=reason.strip())
+        changes.grant(transaction, admin, account, credits, reason.strip())
     except NoCredits as error:
         raise InvalidParameter(f"The account has only {error.balance} credits.", param="credits") from None
-    audit.record(transaction, admin, "grant", account.id, credits=credits, reason=reason.strip())
-
-
-def _delete(transaction: Transaction, admin: str, account: StoredAccount) -> tuple[str, ...]:
-    audit.record(transaction, admin, "delete", account.id)
-    return accounts.delete(transaction, account.email)
 
 
 async def _write_account(page: PageHandler, account: StoredAccount, error: PublicError | None = None) -> None:
@@ -160,7 +144,7 @@ async def _write_account(page: PageHandler, account: StoredAccount, error: Publi
 
 
 async def _write_overview(
-    page: PageHandler, error: PublicError | None = None, invitation_link: str | None = None
+    page: PageHandler, _admin: Account, error: PublicError | None = None, invitation_link: str | None = None
 ) -> None:
     services = page.services
     database = services.database

@@ -9,16 +9,15 @@ from typing import Any
 
 from config.errors import PublicError
 from config.pricing import MIB
-from storage.database import Transaction
 from storage.field_types import format_timestamp
-from storage.tables import accounts, audit, personal_data, purchases, usage
+from storage.tables import accounts, personal_data, purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
 from web.api.errors import InvalidParameter, NotFound
 from web.api.field_types import validate
 from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period
 from web.api.values import API
-from web.services.accounts import usage_report
+from web.services.accounts import changes, usage_report
 from web.services.accounts.accounts import Account
 from web.services.accounts.usage_report import usage_csv
 from web.services.payments.checkout import DEFAULT_LANGUAGE, format_amount, format_tax, payment_status
@@ -182,12 +181,8 @@ class DeleteAccount(PageHandler):
         async with shown_errors(self, account, _write_dashboard):
             if accounts.email_key(self.input.web_form().get("email", "")) != accounts.email_key(account.email):
                 raise InvalidParameter("Enter the email address of the account to delete it.", param="email")
-
-            def delete(transaction: Transaction) -> tuple[str, ...]:
-                audit.record(transaction, account.id, "delete", account.id)
-                return accounts.delete(transaction, account.email)
-
-            await self.services.files.discard(await database.run(delete))
+            stored = await database.run(accounts.get, account.id)
+            await self.services.files.discard(await database.run(changes.delete, account.id, stored))
             self.redirect("/", status=303)
 
 
@@ -226,7 +221,7 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
 
 @asynccontextmanager
 async def shown_errors(
-    page: PageHandler, account: Account, write: Callable[..., Awaitable[None]]
+    page: PageHandler, account: object, write: Callable[..., Awaitable[None]]
 ) -> AsyncIterator[None]:
     """Responds with the page that `write` makes, which shows the error, and with its status, if a form is refused."""
     try:

@@ -58,6 +58,18 @@ def apply_change(transaction: Transaction, actor: str, account: StoredAccount, c
     return accounts.get(transaction, account.id)
 
 
+def grant(transaction: Transaction, actor: str, account: StoredAccount, credits: int, reason: str | None) -> int:
+    """Adds credits, or removes them. Returns the balance. Raises NoCredits."""
+    audit.record(transaction, actor, "grant", account.id, credits=credits, reason=reason)
+    return accounts.grant(transaction, account.email, credits, reason=reason)
+
+
+def delete(transaction: Transaction, actor: str, account: StoredAccount) -> tuple[str, ...]:
+    """Deletes an account. Returns the keys of its blobs."""
+    audit.record(transaction, actor, "delete", account.id)
+    return accounts.delete(transaction, account.email)
+
+
 def registration_fields(email: str, name: str) -> RegistrationFields:
     """An address and the name of its account, by default that of the address. Raises InvalidParameter."""
     return validate(RegistrationFields, {"email": email, "name": name or email.partition("@")[0][:100].ljust(2, ".")})
