@@ -68,16 +68,7 @@ from web.services.accounts.changes import SIGN_IN_LINK
 from web.services.accounts.oidc import CALLBACK_PATH
 from web.services.container import Services
 from web.site.admin import ADMIN_PATH, AdminAccount, AdminChange, AdminInvitation, AdminPage
-from web.site.dashboard import (
-    BuyCredits,
-    Dashboard,
-    DeleteAccount,
-    KeyChange,
-    NewKey,
-    PersonalData,
-    Receipt,
-    UsageCsv,
-)
+from web.site.dashboard import BuyCredits, Dashboard, DeleteAccount, KeyChange, NewKey, PersonalData, Receipt, UsageCsv
 from web.site.dashboard_files import ChosenFiles, FileDownload, FilePreview, FilesPage
 from web.site.dashboard_jobs import EndForm, JobsPage, ResultDownload
 from web.site.dashboard_webhooks import NewWebhook, OwnSecretAction, RedeliveryAction, WebhookAction, WebhooksPage

@@ -13,16 +13,7 @@ from storage.database import Transaction
 from storage.database.transaction import LOCKED_ROW, LOCKED_ROWS, Statement, Statements, lookup, reading, unsynced
 from storage.errors import JobLost
 from storage.tables import ledger, models
-from storage.tables.jobs import (
-    COLUMNS,
-    MICROSECONDS,
-    START_CHARGE,
-    Job,
-    LaneRecord,
-    clamped,
-    hold_ids,
-    input_blobs,
-)
+from storage.tables.jobs import COLUMNS, MICROSECONDS, START_CHARGE, Job, LaneRecord, clamped, hold_ids, input_blobs
 from storage.tables.ledger import ServerInstance
 
 Ending: TypeAlias = Literal["completed", "failed"]

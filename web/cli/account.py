@@ -217,9 +217,7 @@ def set_account(
 
 @cli.command()
 def key(
-    email: Email,
-    name: Annotated[str, typer.Option(help="The name of the key.")] = "",
-    as_json: Json = False,
+    email: Email, name: Annotated[str, typer.Option(help="The name of the key.")] = "", as_json: Json = False
 ) -> None:
     """Make another API key of an account and print it. No email is sent; its address counts as verified."""
 

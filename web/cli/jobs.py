@@ -24,8 +24,7 @@ Status = Annotated[
 Tag = Annotated[str | None, typer.Option(help="Only jobs with this tag.")]
 Limit = Annotated[int, typer.Option(min=1, max=100, help="The number of jobs.")]
 Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="Download the result, or a ZIP of several, to this file."),
+    Path | None, typer.Option("-o", "--output", help="Download the result, or a ZIP of several, to this file.")
 ]
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True)

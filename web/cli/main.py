@@ -51,10 +51,7 @@ _COMMANDS = {
         "Give agents tools that convert files, by the Model Context Protocol over standard input and output.",
     ),
     "plugin": ("plugin_commands", "Write a plugin, and check plugins."),
-    "restore": (
-        "backup",
-        "Restore a backup into an unused data folder, database and store, which the settings name.",
-    ),
+    "restore": ("backup", "Restore a backup into an unused data folder, database and store, which the settings name."),
 }
 """The commands of other modules of this package: their modules, and what they do."""
 

@@ -4,21 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from web.api.fields import (
-    BatchConversionFields,
-    ChargeHeaders,
-    FileConversionFields,
-    FileListQuery,
-    unique_ids,
-)
-from web.api.operations import (
-    CONVERSION_ERRORS,
-    FileField,
-    FormFields,
-    Operation,
-    job_response,
-    json_response,
-)
+from web.api.fields import BatchConversionFields, ChargeHeaders, FileConversionFields, FileListQuery, unique_ids
+from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, job_response, json_response
 from web.api.output_fields import ConversionFields
 from web.api.schemas.files import (
     AddedFile,

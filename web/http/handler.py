@@ -288,10 +288,7 @@ class BaseHandler(RequestHandler):
         self.input.body.close()
 
     def log_exception(
-        self,
-        typ: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
+        self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
     ) -> None:
         # The access log has the expected errors.
         if value is not None and not isinstance(value, PublicError | HTTPError):

@@ -99,10 +99,7 @@ def local_executor(
     """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
     pool = WorkerPool(
-        ForkServer(layers, modules, folder),
-        workers,
-        settings.jobs_per_process,
-        idle_memory() // processes,
+        ForkServer(layers, modules, folder), workers, settings.jobs_per_process, idle_memory() // processes
     )
     return LocalExecutor(workers + additional, pool=pool, cores=workers // processes, fetch=_fetch(settings))
 

@@ -10,14 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from config.pricing import (
-    DAY,
-    EMAILS_PER_MAILBOX,
-    FREE_CREDITS,
-    HOUR,
-    REGISTRATIONS_PER_ADDRESS,
-    Plan,
-)
+from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, Plan
 from config.settings import Settings
 from storage.database import Database
 from storage.errors import InvalidKey

@@ -118,13 +118,7 @@ class Charges:
 @by_account
 @unsynced
 def reserve(
-    transaction: Transaction,
-    account: str,
-    amount: int,
-    key_id: str,
-    hold_id: str,
-    *,
-    owner: ServerInstance,
+    transaction: Transaction, account: str, amount: int, key_id: str, hold_id: str, *, owner: ServerInstance
 ) -> Hold:
     """Holds credits. Raises NoCredits, and InvalidKey if the key is no longer valid.
 

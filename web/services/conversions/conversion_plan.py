@@ -143,11 +143,7 @@ def plan_outputs(
 
 
 def _plan_output(
-    registry: Registry,
-    sources: Sequence[FileFormat],
-    one: OutputRequest,
-    name: str | None,
-    file_names: tuple[str, ...],
+    registry: Registry, sources: Sequence[FileFormat], one: OutputRequest, name: str | None, file_names: tuple[str, ...]
 ) -> PlannedOutput:
     count = len(sources) - len(file_names)
     files = _files_of(one, file_names, count) if file_names else {}

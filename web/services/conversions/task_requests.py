@@ -20,11 +20,7 @@ async def answer(outgoing: Outgoing, request: WebRequest, max_bytes: int, second
     """
     try:
         making = outgoing.request(
-            request.method,
-            request.url,
-            seconds=seconds,
-            headers=dict(request.headers),
-            content=request.body or None,
+            request.method, request.url, seconds=seconds, headers=dict(request.headers), content=request.body or None
         )
         async with making as response:
             if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
