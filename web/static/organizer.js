@@ -1,6 +1,6 @@
 // Pages of several files as thumbnails, to arrange: dragged, or moved by Alt with an arrow key, turned, repeated, deleted.
 
-import { base } from "./base.js";
+import { base, create } from "./base.js";
 import { newKey, plural } from "./access.js";
 import { copyMiddle, loadPages, loadPreview } from "./try_images.js";
 import { RequestError, createForm, run, sendForJson } from "./try_requests.js";
@@ -10,7 +10,6 @@ const SHOWN = new Set(["jpg", "jpeg", "png", "webp", "gif", "bmp"]); // images t
 const BLANK = "a4";
 const CLICK = 6; // pixels that a mouse may move in a click
 const EDGE = 60; // pixels at the top and at the bottom of the window, where dragging scrolls
-const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
 export class Organizer {
   constructor(element, page) {

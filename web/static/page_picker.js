@@ -1,12 +1,11 @@
 // Chooses a place on the image of a page, for options that are a box, several boxes, or a position.
 
-import { base } from "./base.js";
+import { base, create } from "./base.js";
 import { createCropper } from "./try_compare.js";
 import { copyMiddle, loadPage } from "./try_images.js";
 import { RequestError, createForm, sendForJson } from "./try_requests.js";
 
 const ROWS = [["northwest", "north", "northeast"], ["west", "center", "east"], ["southwest", "south", "southeast"]];
-const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const rounded = (points) => Math.round(points * 10) / 10;
 
 export class PagePicker {

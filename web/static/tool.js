@@ -6,7 +6,7 @@ import { Organizer } from "./organizer.js";
 import { PagePicker } from "./page_picker.js";
 import { FileList } from "./tool_files.js";
 import { OptionFields, givenOptions } from "./try_options.js";
-import { RequestError, createForm, describeError, isFinal, run } from "./try_requests.js";
+import { RequestError, createForm, describeError, isFinal, run, showIn } from "./try_requests.js";
 
 const COMMON = new Set(["password", "sanitize", "filename"]); // options that most tools have
 const byId = (id) => document.getElementById(id);
@@ -45,13 +45,8 @@ function announce(text) {
 }
 
 function showError(error) {
-  const box = byId("error"), link = box.querySelector("a");
-  box.hidden = !error;
-  if (!error) return;
-  box.querySelector(".text").textContent = error.message;
-  box.querySelector(".reference").textContent = error.reference && `(${error.reference})`;
-  link.hidden = !error.link;
-  if (error.link) Object.assign(link, { href: error.link.href, textContent: error.link.text });
+  byId("error").hidden = true;
+  if (error) showIn(byId("error"), error);
 }
 
 // What a request would be now.

@@ -1,8 +1,7 @@
 // The files of a tool in their order, which buttons and Alt with an arrow key change.
 
+import { create } from "./base.js";
 import { formatSize } from "./access.js";
-
-const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
 export class FileList {
   constructor(element, page) {

@@ -1,11 +1,12 @@
 // Two images under one slider, and the choice of a part of an image.
 
+import { create } from "./base.js";
+
 const CROP = {
   hint: "Drag on the image to choose the part to keep.",
   describe: ([, , width, height]) => `Keeps ${Math.round(100 * width)} % of the width and ${Math.round(100 * height)} % of the height.`,
   reset: "Keep the whole image",
 };
-const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const shareOf = (frame, { clientX, clientY }) => {
   const box = frame.getBoundingClientRect(), within = (value) => Math.min(1, Math.max(0, value));
   return [within((clientX - box.left) / box.width), within((clientY - box.top) / box.height)];

@@ -5,7 +5,7 @@ import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
 import { copyMiddle, loadPreview, showImage } from "./try_images.js";
 import { formatSize, newKey, plural } from "./access.js";
-import { RequestError, createForm, describeError, isFinal, run, sendForJson } from "./try_requests.js";
+import { RequestError, createForm, describeError, isFinal, run, sendForJson, showIn } from "./try_requests.js";
 
 const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…" };
 const HEAD = 65536; // bytes at the beginning of a large file that show its format
@@ -275,12 +275,7 @@ export class FileEntry {
   }
 
   showError(error) {
-    const box = this.part("error"), link = box.querySelector("a");
-    box.hidden = false;
-    box.querySelector(".text").textContent = error.message;
-    box.querySelector(".reference").textContent = error.reference && `(${error.reference})`;
-    link.hidden = !error.link;
-    if (error.link) Object.assign(link, { href: error.link.href, textContent: error.link.text });
+    showIn(this.part("error"), error);
     if (error.reason === "pdf_encrypted") this.part("password-field").hidden = false;
     if (error.reason === "trials") this.page.access.update({ data: { trials_remaining: 0 } });
     if (this.page.count <= OPENED || error.reason === "pdf_encrypted") this.openPanel();

@@ -6,6 +6,13 @@ import { Queue, createForm, send } from "./try_requests.js";
 
 const previews = new Queue(1);
 
+// Resolves to what the server shows of a file, free of charge; their number is limited.
+async function preview(fields, signal = new AbortController().signal) {
+  const form = createForm(fields);
+  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
+  return response;
+}
+
 // Resolves to an image of the blob, or rejects if the browser cannot show it.
 function loadImage(blob, alt) {
   const url = URL.createObjectURL(blob);
@@ -23,9 +30,8 @@ export async function loadPreview(blob, { alt, limit, password, signal }) {
   } catch (error) {
     if (blob.size > limit) throw error;
   }
-  const form = createForm({ file: blob, ...(password && { password }) });
-  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
-  return Object.assign(await loadImage(response, `Preview of ${alt}`), { isPreview: true });
+  const shown = await preview({ file: blob, ...(password && { password }) }, signal);
+  return Object.assign(await loadImage(shown, `Preview of ${alt}`), { isPreview: true });
 }
 
 // Resolves to an image of a page of a file, which the server makes.
@@ -36,10 +42,8 @@ export async function loadPage(file, number, password) {
 
 // Resolves to the images of some pages, small ones if there are several.
 export async function loadPages(file, first, last, password) {
-  const form = createForm({ file, pages: first === last ? String(first) : `${first}-${last}`, ...(password && { password }) });
-  const { signal } = new AbortController();
-  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
-  const blobs = first === last ? [response] : await readZip(response);
+  const shown = await preview({ file, pages: first === last ? String(first) : `${first}-${last}`, ...(password && { password }) });
+  const blobs = first === last ? [shown] : await readZip(shown);
   return Promise.all(blobs.map((blob) => loadImage(blob, "")));
 }
 
@@ -72,10 +76,9 @@ export function copyMiddle(image, size = Infinity) {
   return canvas;
 }
 
-// What an encoding of a small image looks like: resolves to { image, size }. Free of charge; the server limits previews.
+// What an encoding of a small image looks like: resolves to { image, size }.
 export async function encodeSample(canvas, options, signal) {
   const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
-  const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
-  const { response } = await previews.add(() => send(`${base}/try/preview`, { form, signal }), signal);
-  return { image: await loadPreview(response, { alt: "", limit: Infinity, signal }), size: response.size };
+  const shown = await preview({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) }, signal);
+  return { image: await loadPreview(shown, { alt: "", limit: Infinity, signal }), size: shown.size };
 }

@@ -1,7 +1,8 @@
 // The options of conversions: form controls made from the JSON Schema of a pair of formats, in groups.
 
+import { create } from "./base.js";
+
 const MAIN = 3; // options of a group that are shown first
-const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const defaultOf = (schema) => schema.type === "boolean" ? String(schema.default ?? false) : String(schema.default ?? "");
 const choicesOf = (schema) => schema.enum ?? (schema.const === undefined ? null : [schema.const]);
 const textOf = (value) => typeof value !== "object" ? value : Array.isArray(value) && !value.some((one) => typeof one === "object") ? value.join(",") : JSON.stringify(value);

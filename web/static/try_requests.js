@@ -46,6 +46,16 @@ export function describeError(error, retryAfter = null) {
   return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link, Number(retryAfter));
 }
 
+// Shows an error in its box.
+export function showIn(box, { message, reference, link }) {
+  const place = box.querySelector("a");
+  box.querySelector(".text").textContent = message;
+  box.querySelector(".reference").textContent = reference && `(${reference})`;
+  place.hidden = !link;
+  if (link) Object.assign(place, { href: link.href, textContent: link.text });
+  box.hidden = false;
+}
+
 // Whether the server has responded to a request, and does not run it: the next attempt is another one, with another key.
 export const isFinal = ({ reference, code }) => Boolean(reference) && code !== "idempotency_conflict";
 
