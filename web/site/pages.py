@@ -252,7 +252,6 @@ class Landing(WorkPage):
             "packs": services.settings.packs_on_sale,
             "describe_price": describe_price,
             "free_credits": FREE_CREDITS,
-            "trial_mib": plans["trial"].max_file_size // MIB,
             "max_mib": {"free": default.max_file_size // MIB, "paid": plans["paid"].max_file_size // MIB},
             "hours": default.file_retention_seconds / 3600,
         }

@@ -32,7 +32,6 @@ class ToolPage(WorkPage):
                 "schemas": options_schema(registry.tool_options(tool.name))["properties"],
                 "required": options_schema(registry.tool_options(tool.name))["required"],
                 "files": {name: {"maximum": one.maximum, "hint": one.description} for name, one in tool.files.items()},
-                "extensions": [extension for fmt in tool.accepted for extension in fmt.extensions],
                 "information": sorted(INFORMATION_WARNINGS),
                 "documents": _document_extensions(registry) if tool.name == _ORGANIZER else [],
             }

@@ -160,12 +160,21 @@ def test_areas_are_chosen_on_the_page(
     assert [text.strip() for text in page_texts(saved_pdf(page))] == ["a page 1", ""]
 
 
+def tab_to(page: Page, id: str) -> None:
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == id:
+            return
+    raise AssertionError(f"#{id} is not reached by the key Tab")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (1280, "dark"), (390, "light")])
 def test_twenty_mixed_files_become_one_pdf(
-    browser: Browser, site: Running, keep: Save, width: int, scheme: Literal["light", "dark"]
+    browser: Browser, site: Running, keep: Save, width: int, scheme: Literal["light", "dark"], by: str
 ) -> None:
-    """Two clicks: run and download; the files are dropped in their order."""
+    """Two clicks, run and download, if the files are dropped; four with the dialog to choose them."""
     context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"), color_scheme=scheme)
     page = context.new_page()
     page.set_viewport_size({"width": width, "height": 844})
@@ -173,17 +182,32 @@ def test_twenty_mixed_files_become_one_pdf(
     page.goto("/tools/arrange-pdf")
     kinds = ("png", "jpeg", "heic", "pdf", "txt")
     content = {kind: b"words" if kind == "txt" else sample(kind) for kind in kinds}
-    page.locator("#file").set_input_files(
-        [payload(f"{number}.{kinds[number % 5]}", content[kinds[number % 5]]) for number in range(20)]
-    )
+    files = [payload(f"{number}.{kinds[number % 5]}", content[kinds[number % 5]]) for number in range(20)]
+    with page.expect_file_chooser() as chooser:
+        if by == "mouse":
+            page.locator("#drop").click()
+        else:
+            tab_to(page, "file")
+            page.keyboard.press("Space")
+    chooser.value.set_files(files)
     expect(page.locator("#files > li")).to_have_count(20)
     expect(page.locator("#cost")).to_have_text("Costs 5 credits of 20.")
-    page.locator("#run").click()
+    if by == "mouse":
+        page.locator("#run").click()
+    else:
+        tab_to(page, "run")
+        page.keyboard.press("Enter")
     expect(page.locator("#result")).to_be_visible(timeout=120_000)
     keep(page, f"tool-twenty-{scheme}-{width}")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert len(opened(saved_pdf(page)).pages) == 20
+    if by == "mouse":
+        made = saved_pdf(page)
+    else:
+        with page.expect_download() as found:
+            page.keyboard.press("Enter")  # the link has the focus
+        made = found.value.path().read_bytes()
+    assert len(opened(made).pages) == 20
     expect(page.locator("#access strong")).to_have_text("15 credits")
     context.close()
 
