@@ -18,6 +18,7 @@ from engine.formats import AnyFormat, FileFormat, Format
 from engine.options import (
     NETWORK,
     NO_OPTIONS,
+    PROGRAM,
     InputFile,
     Option,
     OptionValues,
@@ -102,8 +103,7 @@ class Conversion(Generic[S, T]):
     restores: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
-    uses_network: bool = False
-    keeps_program: bool = False
+    provided: frozenset[str] = frozenset()
     chosen_by: tuple[str, ...] = ()
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
@@ -113,11 +113,21 @@ class Conversion(Generic[S, T]):
         if capabilities is not None:
             reduced = reduced.converted_for(capabilities)
         given = arguments(self.groups, self.options.keys() - {MAX_BYTES}, options)
-        return self.run(reduced, **given, **({NETWORK: options.get(NETWORK)} if self.uses_network else {}))
+        return self.run(reduced, **given, **{name: options.get(name) for name in self.provided})
 
     def capabilities_for(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
         return self.capabilities(options) if callable(self.capabilities) else self.capabilities
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether it can make requests to other servers."""
+        return NETWORK in self.provided
+
+    @property
+    def keeps_program(self) -> bool:
+        """Whether the program that it runs goes on for the next tasks of the account."""
+        return PROGRAM in self.provided
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -141,7 +151,6 @@ def conversion(
     in_dry_run: bool = False,
     reduces: bool = False,
     restores: bool = False,
-    keeps_program: bool = False,
     chosen_by: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[S, P], T | EncodedFile]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`, which can return an EncodedFile.
@@ -149,18 +158,18 @@ def conversion(
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
     `terminal` step can only be the last of a path, such as one to pixels on a PDF page; so can an encoder with
     `capabilities`: pixels are not encoded to be read again. `programs` are the paths of programs the step runs; the
-    sandbox allows no others. `keeps_program`: it goes on for the next tasks of the account. `memory` is the peak in
-    bytes per pixel. `isolated`: the process of the step takes no tasks but those of its plugin's TEMPLATE and of one
-    account, or without a TEMPLATE only one, as do plans with `programs`. An encoder declares what its target `holds`;
-    the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
-    steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
-    the pixels. `reduces`: the decoder uses the options of transforms only to decode no more pixels than they need.
-    `restores`: the result can be a file of someone else, with all its bytes. Of several steps between two formats, an
-    option chooses the one that is `chosen_by` its value, such as `renderer=print`.
+    sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: the process of the step takes no
+    tasks but those of its plugin's TEMPLATE and of one account, or without a TEMPLATE only one, as do plans with
+    `programs`. An encoder declares what its target `holds`; the function receives a raster that is reduced to it.
+    `without` are the names of options of transforms and later steps that have no effect on the payload. `in_dry_run`: a
+    dry run runs the encoder, because its warnings depend on the pixels. `reduces`: the decoder uses the options of
+    transforms only to decode no more pixels than they need. `restores`: the result can be a file of someone else, with
+    all its bytes. Of several steps between two formats, an option chooses the one that is `chosen_by` its value, such
+    as `renderer=print`.
     """
 
     def declare(run: Callable[Concatenate[S, P], T | EncodedFile]) -> Conversion[S, T]:
-        options, groups, _, uses_network = read_parameters(run)
+        options, groups, _, provided = read_parameters(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
         return Conversion(
@@ -180,8 +189,7 @@ def conversion(
             restores=restores,
             options=options,
             groups=groups,
-            uses_network=uses_network,
-            keeps_program=keeps_program,
+            provided=provided,
             chosen_by=chosen_by,
         )
 

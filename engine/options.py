@@ -25,6 +25,8 @@ OptionValues: TypeAlias = Mapping[str, OptionValue]
 
 NO_OPTIONS: OptionValues = {}
 NETWORK = "network"
+PROGRAM = "program"
+PROVIDED = frozenset({NETWORK, PROGRAM})  # parameters of steps, whose values the executor provides
 
 M = TypeVar("M")
 
@@ -329,14 +331,13 @@ class Parameters(NamedTuple):
     """The keyword-only parameters of a step.
 
     `options` has the options by name, those in groups and files among them; `groups` the parameters that group several
-    options in a dataclass; `names` the parameter that receives the names of the input files, if there is one. With
-    `uses_network`, there is the parameter NETWORK, whose value the executor provides.
+    options in a dataclass; `names` the one for the names of the input files, if any; `provided` those of PROVIDED.
     """
 
     options: dict[str, Option]
     groups: dict[str, type[Any]]
     names: str | None
-    uses_network: bool
+    provided: frozenset[str]
 
 
 def read_parameters(function: Callable[..., Any]) -> Parameters:
@@ -352,10 +353,10 @@ def read_parameters(function: Callable[..., Any]) -> Parameters:
     found = [
         option
         for name, (parameter, kind) in keywords.items()
-        if name not in (names, NETWORK)
+        if name not in {names, *PROVIDED}
         for option in (_read_group(kind) if name in groups else [_read_option(name, parameter.default, kind)])
     ]
-    return Parameters({option.name: option for option in found}, groups, names, NETWORK in keywords)
+    return Parameters({option.name: option for option in found}, groups, names, PROVIDED.intersection(keywords))
 
 
 def arguments(groups: Mapping[str, type[Any]], declared: Iterable[str], options: OptionValues) -> dict[str, Any]:

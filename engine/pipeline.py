@@ -30,7 +30,7 @@ from engine.errors import ConversionError, CorruptInput, InvalidOption, StepFail
 from engine.file_names import FILENAME
 from engine.formats import FileFormat
 from engine.media import Raster
-from engine.options import NETWORK, NO_OPTIONS, NamedFile, OptionValues
+from engine.options import NO_OPTIONS, PROVIDED, NamedFile, OptionValues
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.page_ranges import PageRanges
 from engine.page_sharing import PageSharing
@@ -204,7 +204,7 @@ def check_options(plan: Plan, options: OptionValues) -> None:
             raise InvalidOption(f"{option.name} must be a file.", reason="no_file", param=option.name)
     unused = plan.without_effect(options)
     given = options if plan.tool else dict.fromkeys((*options, *plan.file_names))
-    ignored = [one for one in given if one != NETWORK and (one not in plan.options or one in unused)]
+    ignored = [one for one in given if one not in PROVIDED and (one not in plan.options or one in unused)]
     if PAGES in ignored and plan.tool is None:
         ignored.remove(PAGES)
         PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page

@@ -130,7 +130,7 @@ def plan_ahead(registry: Registry, template: str) -> None:
             registry.plan([source] * tool.inputs[0], tool.target, tool.name)
 
 
-def programs_of(modules: Iterable[str]) -> list[Callable[[], None]]:
+def programs_of(modules: Iterable[str]) -> list[Callable[[], object]]:
     """The functions `start_program` of the modules that have one: each process starts a program, and keeps it."""
     found = (getattr(importlib.import_module(module), "start_program", None) for module in sorted(modules))
     return [function for function in found if function is not None]

@@ -84,7 +84,7 @@ class _Template:
         control: socket.socket,
         base_folder: str,
         apply_layers: Callable[..., Mapping[str, bool]],
-        programs: Sequence[Callable[[], None]] = (),
+        programs: Sequence[Callable[[], object]] = (),
     ) -> None:
         self._programs = programs
         self._control = control

@@ -26,7 +26,7 @@ from engine.executor.tasks import Identification, PlannedOutput, Request, Task, 
 from engine.formats import ANY_FILE
 from engine.media import Raster
 from engine.network import Network
-from engine.options import NETWORK, OptionValues
+from engine.options import NETWORK, PROGRAM, OptionValues
 from engine.page_sharing import PageSharing
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
@@ -45,22 +45,19 @@ def run_worker(
     connection: int,
     folder: str,
     prepare: Callable[[], tuple[Mapping[str, bool], int]],
-    programs: Sequence[Callable[[], None]] = (),
+    programs: Sequence[Callable[[], object]] = (),
 ) -> NoReturn:
     """Serves requests on the descriptor `connection` in `folder`, then ends this process. Closes all other descriptors.
 
     `prepare` applies the sandbox. It returns the state of each layer, and the size of the address space before it.
-    Functions start the `programs` that are kept for all tasks of the process.
+    `programs` are those of Worker.
     """
     try:
         os.chdir(folder)
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         layers, address_space = prepare()
         _keep_only(connection)
-        for start in programs:
-            with suppress(ConversionError, OSError):  # raised again by tasks
-                start()
-        Worker(socket.socket(fileno=CONNECTION), layers, address_space, keeps_program=bool(programs)).serve()
+        Worker(socket.socket(fileno=CONNECTION), layers, address_space, programs).serve()
     except Exception:
         traceback.print_exc()  # an error of this package; errors of tasks are sent as replies
     finally:
@@ -71,8 +68,9 @@ def run_worker(
 class Worker:
     """Serves requests on `connection`. `layers` holds the state of each sandbox layer.
 
-    `address_space` is the size of this process's address space at its start, in bytes. With `keeps_program`, it has a
-    child whose address space is not limited, as programs reserve much more than they use.
+    `address_space` is the size of this process's address space at its start, in bytes. Functions start the `programs`
+    that are kept for all tasks of the process, whose steps get what they return. The address space is then not limited,
+    as programs reserve much more than they use.
     """
 
     def __init__(
@@ -80,15 +78,18 @@ class Worker:
         connection: socket.socket,
         layers: Mapping[str, bool],
         address_space: int,
-        *,
-        keeps_program: bool = False,
+        programs: Sequence[Callable[[], object]] = (),
     ) -> None:
         self._connection = connection
         self._layers = layers
         self._address_space = address_space
-        self._keeps_program = keeps_program
+        self._keeps_program = bool(programs)
+        self._program: dict[str, object] = {}
+        for start in programs:
+            with suppress(ConversionError, OSError):  # raised again by tasks
+                self._program[PROGRAM] = start()
         self._programs_forbidden = False
-        self._initial = _ProcessState() if keeps_program else None
+        self._initial = _ProcessState() if programs else None
 
     def serve(self) -> None:
         """Serves requests of one account until the connection closes or a request is final.
@@ -129,8 +130,8 @@ class Worker:
                 self._forbid_programs()
                 found, errors = identify(request.task, *descriptors)
                 return tasks.identified_reply(found, errors, reusable=self._is_reusable(request))
-            with _network(request, descriptors) as network:
-                result = self._run(request.task, descriptors, limit_memory, network, assists=request.assists)
+            with self._provided(request, descriptors) as provided:
+                result = self._run(request.task, descriptors, limit_memory, provided, assists=request.assists)
             return tasks.result_reply(result, reusable=self._is_reusable(request))
         except ConversionError as error:
             return tasks.error_reply(error)
@@ -141,6 +142,15 @@ class Worker:
             failure.__cause__ = error
             return tasks.error_reply(failure)
 
+    @contextmanager
+    def _provided(self, request: Request, descriptors: list[int]) -> Iterator[OptionValues]:
+        """The program for the steps of a task, and a network if it has one: the last descriptor, which is removed."""
+        if not request.has_network or not isinstance(request.task, Task) or request.task.page is None:
+            yield self._program
+            return
+        with closing(Network(descriptors.pop(), request.task.page)) as network:
+            yield {**self._program, NETWORK: network}
+
     def _is_reusable(self, request: Request) -> bool:
         return not request.final and self._initial is not None and self._initial.is_unchanged()
 
@@ -149,28 +159,29 @@ class Worker:
         task: Task,
         descriptors: list[int],
         limit_memory: Callable[[int], None],
-        network: OptionValues,
+        provided: OptionValues,
         *,
         assists: bool,
     ) -> TaskResult:
         registry = load_registry()
         if task.outputs:
-            outputs = [replace(one, options={**one.options, **network}) for one in task.outputs]
+            outputs = [replace(one, options={**one.options, **provided}) for one in task.outputs]
             return self._run_outputs(registry, replace(task, outputs=tuple(outputs)), descriptors, limit_memory)
         sources = [registry.formats.get(name, ANY_FILE) for name in task.inputs]
         # The sender has validated the options. To do so here would take 2 ms of each new process.
         plan = registry.plan(sources, task.target, task.tool, task.options, task.file_names, validated=True)
         if not plan.programs:
             self._forbid_programs()
+        options = {**task.options, **provided}
         if task.dry_run:
-            return _dry_run(plan, task.options, descriptors)
-        run = partial(convert, registry, plan, {**task.options, **network}, limit_memory=limit_memory, name=task.name)
+            return _dry_run(plan, options, descriptors)
+        run = partial(convert, registry, plan, options, limit_memory=limit_memory, name=task.name)
         count = len(task.inputs) + (not assists)
         if len(descriptors) == count:
             return run(descriptors, input_names=task.input_names)
         with closing(PageSharing(*descriptors[count:], leads=not assists)) as sharing:
             if assists:
-                return assist(plan, task.options, descriptors[:count], limit_memory, sharing)
+                return assist(plan, options, descriptors[:count], limit_memory, sharing)
             return run(descriptors[:count], sharing=sharing)
 
     def _run_outputs(
@@ -321,16 +332,6 @@ def _convert(
     pages = sum(one.count for one in writer.images)
     outcome = replace(result.outcome, processed_size=writer.close(), width=width, height=height, pages=pages)
     return TaskResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
-
-
-@contextmanager
-def _network(request: Request, descriptors: list[int]) -> Iterator[OptionValues]:
-    """The network of a task that has one, for its steps. Takes the last descriptor, and closes it after the block."""
-    if not request.has_network or not isinstance(request.task, Task) or request.task.page is None:
-        yield {}
-        return
-    with closing(Network(descriptors.pop(), request.task.page)) as network:
-        yield {NETWORK: network}
 
 
 def _keep_only(connection: int) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from engine import Requirement, WorkerCrashed
 from plugins._browser.devtools import DevTools
@@ -48,33 +51,56 @@ _FLAGS = """
 # not exist is one more obstacle. Files of an archive seem to come from a secure server, as they do from a disk.
 
 
+class Tab(NamedTuple):
+    """The identifiers of a tab: of its main frame, and of the session with its commands and events."""
+
+    target: str
+    session: str
+
+
 class Chromium:
     """A running browser. Raises WorkerCrashed if it does not start."""
 
     def __init__(self) -> None:
         reading, self._to_browser = os.pipe()
         self._from_browser, writing = os.pipe()
+        self._folder = tempfile.mkdtemp(prefix="browser-")
         try:
-            self._pid = _start(tempfile.mkdtemp(prefix="browser-"), reading, writing)
+            self._pid = _start(self._folder, reading, writing)
         except OSError as error:
             raise WorkerCrashed("The browser does not start.") from error
         finally:
             os.close(reading)
             os.close(writing)
         self.tools = DevTools(self._from_browser, self._to_browser)
+        self.user_agent = self.tools.call("Browser.getVersion")["userAgent"].replace("Headless", "")
+        self._open_tab()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        try:
-            return os.waitpid(self._pid, os.WNOHANG)[0] == 0
-        except ChildProcessError:
-            return False
+    @contextmanager
+    def tab(self) -> Iterator[Tab]:
+        """A tab for one page, which shares nothing with others. It is opened ahead: that takes longer than most pages.
+
+        After an error in the block, the browser is of no use.
+        """
+        context, number = self._next
+        target = self.tools.wait_for(number)["targetId"]
+        session = self.tools.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        yield Tab(target, session)
+        self.tools.send("Target.disposeBrowserContext", browserContextId=context)
+        self._open_tab()
+
+    def _open_tab(self) -> None:
+        """Begins to open the next tab."""
+        context = self.tools.call("Target.createBrowserContext", disposeOnDetach=True)["browserContextId"]
+        self.tools.call("Browser.setDownloadBehavior", behavior="deny", browserContextId=context)
+        self._next = context, self.tools.ask("Target.createTarget", url="about:blank", browserContextId=context)
 
     def close(self) -> None:
-        """Closes the pipes, upon which the browser ends; the sandbox allows no signals."""
+        """Closes the pipes, upon which the browser ends, and waits for it; the sandbox allows no signals."""
         os.close(self._to_browser)
         os.close(self._from_browser)
+        os.waitpid(self._pid, 0)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _start(folder: str, reading: int, writing: int) -> int:
@@ -95,29 +121,6 @@ def _start(folder: str, reading: int, writing: int) -> int:
             os.close(one)
 
 
-@cache
-def _kept() -> list[Chromium]:
-    """The browser of this process, once it is started."""
-    return []
-
-
-def running() -> Chromium:
-    """The browser of this process, which is started if it does not run. Raises WorkerCrashed."""
-    browsers = _kept()
-    while browsers and not browsers[-1].is_running:
-        browsers.pop().close()
-    if not browsers:
-        browsers.append(Chromium())
-    return browsers[-1]
-
-
-def end() -> None:
-    """Ends the browser of this process, which may be in any state after a page that has failed."""
-    for browser in _kept():
-        browser.close()
-    _kept().clear()
-
-
-def start_program() -> None:
-    """Starts the browser ahead. Raises WorkerCrashed."""
-    running()
+def start_program() -> Chromium:
+    """Starts the browser that a process keeps for its tasks. Raises WorkerCrashed."""
+    return Chromium()

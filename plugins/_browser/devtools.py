@@ -59,7 +59,10 @@ class DevTools:
 
     def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         """Sends a command and returns its result; events meanwhile are kept. Raises StepFailed and WorkerCrashed."""
-        number = self.ask(method, session, **params)
+        return self.wait_for(self.ask(method, session, **params))
+
+    def wait_for(self, number: int) -> dict[str, Any]:
+        """Waits for the result of a command. Raises StepFailed and WorkerCrashed."""
         while (result := self.result(number)) is None:
             self.wait()
         return result
@@ -94,12 +97,6 @@ class DevTools:
         if self._reading in ready:
             self._receive()
         return [one for one in ready if one != self._reading]
-
-    def forget(self) -> None:
-        """Discards received messages: events, and responses to commands that have been given up."""
-        self._received.clear()
-        self._awaited.clear()
-        self._events.clear()
 
     def _receive(self) -> None:
         data = os.read(self._reading, _BLOCK)

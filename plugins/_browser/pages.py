@@ -6,7 +6,7 @@ import json
 import zipfile
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from http import HTTPStatus
 from mimetypes import guess_type
 from time import monotonic
@@ -25,7 +25,8 @@ from engine import (
     WebResponse,
     same_origin,
 )
-from plugins._browser import chromium, fonts
+from plugins._browser import fonts
+from plugins._browser.chromium import Chromium, Tab
 from plugins._browser.devtools import DevTools, Event
 from plugins._browser.options import Browsing
 from plugins._text import zip_archives
@@ -45,12 +46,16 @@ _MAX_SHOWN = 200  # characters of an error of a script
 
 
 class Content(NamedTuple):
-    """A page: its HTML, and the archive that it is in, or the network that it comes from, if any."""
+    """A page: its HTML, and the archive that it is in, or the network that it comes from, if any.
+
+    Without a `program`, a browser is started to show it.
+    """
 
     markup: bytes
     archive: zipfile.ZipFile | None
     charset: str | None
     network: Network | None
+    program: Chromium | None
 
 
 @contextmanager
@@ -59,32 +64,24 @@ def shown(
 ) -> Iterator[Page]:
     """A page that is loaded. `style` precedes its own style sheets; `media` is what they are for by default.
 
-    Issues warnings for what the page lacks. Raises ConversionError, which ends the browser.
+    Issues warnings for what the page lacks. Raises ConversionError.
     """
-    tools = chromium.running().tools
-    try:
-        tools.forget()
-        context = tools.call("Target.createBrowserContext", disposeOnDetach=True)["browserContextId"]
-        tools.call("Browser.setDownloadBehavior", behavior="deny", browserContextId=context)
-        page = Page(tools, content, context)
-        page.prepare(browsing, media, device_scale)
+    kept = nullcontext(content.program) if content.program else closing(Chromium())
+    with kept as program, program.tab() as tab:
+        page = Page(program.tools, content, tab)
+        page.prepare(browsing, media, device_scale, browsing.user_agent or program.user_agent)
         page.load(browsing, style)
         yield page
         page.warn()
-        tools.call("Target.disposeBrowserContext", browserContextId=context)
-    except BaseException:
-        chromium.end()
-        raise
 
 
 class Page:
     """A tab of the browser with one page."""
 
-    def __init__(self, tools: DevTools, content: Content, context: str) -> None:
+    def __init__(self, tools: DevTools, content: Content, tab: Tab) -> None:
         self._tools = tools
         self._content = content
-        self._target = tools.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
-        self._session = tools.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
+        self._target, self._session = tab
         self._pending: dict[int, tuple[str, str]] = {}  # requests to the network: identifier of the browser, and URL
         self._requests = 0
         self._latest_request = monotonic()
@@ -96,26 +93,34 @@ class Page:
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Sends a command about this page and returns its result, while what the page asks for is answered."""
-        number = self._tools.ask(method, self._session, **params)
-        while (result := self._tools.result(number)) is None:
-            self._step()
+        (result,) = self._call_all({method: params})
         return result
 
-    def prepare(self, browsing: Browsing, media: str, device_scale: float) -> None:
+    def _call_all(self, commands: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Sends several commands at once, by their methods. Returns their results."""
+        results = []
+        for number in [self._tools.ask(method, self._session, **params) for method, params in commands.items()]:
+            while (result := self._tools.result(number)) is None:
+                self._step()
+            results.append(result)
+        return results
+
+    def prepare(self, browsing: Browsing, media: str, device_scale: float, user_agent: str) -> None:
         """Sets what is in force before the page is loaded."""
-        self.call("Page.enable")
-        self.call("Runtime.enable")
-        self.call("Fetch.enable", patterns=[{"urlPattern": "*"}])
         width, height = map(int, browsing.viewport.split("x"))
         metrics = {"width": width, "height": height, "deviceScaleFactor": device_scale, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if browsing.dark else "light"}
-        self.call("Emulation.setEmulatedMedia", media=browsing.media or media, features=[scheme])
-        self.call("Emulation.setScriptExecutionDisabled", value=not browsing.scripts)
-        agent = browsing.user_agent or self._tools.call("Browser.getVersion")["userAgent"].replace("Headless", "")
-        self.call("Emulation.setUserAgentOverride", userAgent=agent)
-        if browsing.cookies:
-            self.call("Network.setCookies", cookies=[{**one, "url": self._url} for one in browsing.cookies])
+        commands: dict[str, dict[str, Any]] = {
+            "Page.enable": {},
+            "Runtime.enable": {},
+            "Fetch.enable": {"patterns": [{"urlPattern": "*"}]},
+            "Emulation.setDeviceMetricsOverride": metrics,
+            "Emulation.setEmulatedMedia": {"media": browsing.media or media, "features": [scheme]},
+            "Emulation.setScriptExecutionDisabled": {"value": not browsing.scripts},
+            "Emulation.setUserAgentOverride": {"userAgent": user_agent},
+            "Network.setCookies": {"cookies": [{**one, "url": self._url} for one in browsing.cookies or ()]},
+        }
+        self._call_all(commands)
 
     def load(self, browsing: Browsing, style: str) -> None:
         """Loads the page, and waits for what the options wait for. Issues a warning for characters that no font has.
@@ -160,7 +165,7 @@ class Page:
             size = metrics["cssContentSize"]
             clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         settings = {"clip": clip, "captureBeyondViewport": True} if clip else {}
-        return b64decode(self.call("Page.captureScreenshot", format="png", **settings)["data"])
+        return b64decode(self.call("Page.captureScreenshot", format="png", optimizeForSpeed=True, **settings)["data"])
 
     def warn(self) -> None:
         """Issues warnings for what was not loaded, and for errors of scripts."""
@@ -197,6 +202,8 @@ class Page:
             self._handle(event)
 
     def _handle(self, event: Event) -> None:
+        if event.session != self._session:  # of a page before
+            return
         match event.method:
             case "Fetch.requestPaused":
                 self._answer(event.params)

@@ -24,7 +24,7 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import Encoding
-from plugins._browser.chromium import CHROMIUM, PROGRAMS
+from plugins._browser.chromium import CHROMIUM, PROGRAMS, Chromium
 from plugins._browser.options import Browsing, Picturing, Printing
 from plugins._text.markup import encoding as charset_of
 from plugins._text.markup import read_archive
@@ -54,7 +54,6 @@ _declare = partial(
     programs=PROGRAMS,
     memory=_MEMORY,
     isolated=True,
-    keeps_program=True,
     chosen_by=("renderer=browser",),
 )
 
@@ -70,8 +69,9 @@ def _steps(format: FileFormat, prepare: Callable[[bytes, str | None], tuple[byte
         printing: Printing,
         encoding: Encoding | None = None,
         network: Network | None = None,
+        program: Chromium | None = None,
     ) -> pymupdf.Document:
-        return _print(_content(*prepare(data, encoding), network), browsing, printing)
+        return _print(_content(*prepare(data, encoding), network, program), browsing, printing)
 
     @_declare(format, RASTER, loss=Loss.STRUCTURE, cost=_COSTS[format] + _COST_OF_IMAGES)
     def picture_page(
@@ -81,23 +81,25 @@ def _steps(format: FileFormat, prepare: Callable[[bytes, str | None], tuple[byte
         picturing: Picturing,
         encoding: Encoding | None = None,
         network: Network | None = None,
+        program: Chromium | None = None,
     ) -> Raster:
-        content = _content(*prepare(data, encoding), network)
+        content = _content(*prepare(data, encoding), network, program)
         with browser.shown(content, browsing, "screen", device_scale=picturing.device_scale) as page:
-            image = page.picture(full_page=picturing.full_page, selector=picturing.selector)
-        extremes: Any = pillow.open_image(image, "PNG").convert("RGB").getextrema()
+            data = page.picture(full_page=picturing.full_page, selector=picturing.selector)
+        image = pillow.open_image(data, "PNG")
+        extremes: Any = image.getextrema()  # of each channel
         _warn_if_blank(all(low == high for low, high in extremes))
-        return pillow.decode(image, "PNG")
+        return pillow.to_raster(image, [0])
 
     return [print_page, picture_page]
 
 
-def _content(data: bytes, charset: str | None, network: Network | None) -> browser.Content:
+def _content(data: bytes, charset: str | None, network: Network | None, program: Chromium | None) -> browser.Content:
     markup, archive = read_archive(data)
     network = None if archive else network
     if network and network.page.status >= HTTPStatus.BAD_REQUEST:
         FidelityWarning.issue("http_status", f"The page has the status {network.page.status}.")
-    return browser.Content(markup, archive, charset or charset_of(markup), network)
+    return browser.Content(markup, archive, charset or charset_of(markup), network, program)
 
 
 def _print(content: browser.Content, browsing: Browsing, printing: Printing) -> pymupdf.Document:
