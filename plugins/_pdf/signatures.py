@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from io import BytesIO
+from math import inf
+from operator import itemgetter
 from selectors import SelectSelector
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from asn1crypto import pkcs12
+from asn1crypto import cms, pkcs12
+from pikepdf import Dictionary, Pdf
 from pyhanko.pdf_utils.content import PdfContent
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.layout import (
@@ -26,13 +30,16 @@ from pyhanko.pdf_utils.layout import (
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign import fields, signers
 from pyhanko.sign.general import SigningError
-from pyhanko.sign.validation import async_validate_pdf_signature, async_validate_pdf_timestamp
-from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
+from pyhanko.sign.validation import (
+    EmbeddedPdfSignature,
+    async_validate_pdf_signature,
+    async_validate_pdf_timestamp,
+)
 from pyhanko.sign.validation.status import SignatureCoverageLevel
 from pyhanko.stamp import StaticStampStyle
 from pyhanko_certvalidator import ValidationContext
 
-from engine import InvalidOption
+from engine import FidelityWarning, InvalidOption
 from engine.mupdf import pymupdf
 
 T = TypeVar("T")
@@ -44,6 +51,16 @@ _NO_MARGINS = SimpleBoxLayoutRule(
 )
 _CHANGES = ("none", "archival", "form_filling", "annotations", "other")  # by their level in pyhanko
 _MAX_ITERATIONS = 5_000_000  # of the function that hashes the password of a certificate; about 5 seconds
+_VERSIONS = frozenset({"v1", "v3", "v4", "v5"})  # of SignedData and SignerInfo
+_UNREADABLE = MappingProxyType(
+    {
+        **dict.fromkeys(("type", "signer", "issuer", "serial_number", "certificate_valid_from")),
+        **dict.fromkeys(("certificate_valid_until", "signed_at", "reason", "location", "digest_algorithm")),
+        **dict.fromkeys(("valid", "covers_whole_file"), False),
+        **dict.fromkeys(("changes_after", "changes_permitted", "timestamp")),
+        "trust_checked": False,
+    }
+)
 _QUIET = ("pyhanko", "pyhanko_certvalidator")  # their logs have names of people
 _FONT = "font-family: sans-serif; font-size: 12px; line-height: 1.2"
 
@@ -187,20 +204,30 @@ class _Appearance(PdfContent):
         return b"/Signature Do"
 
 
-def verify(data: bytes, password: str) -> list[dict[str, Any]]:
-    """The signatures of a file, in their order, as values of JSON."""
+def verify(document: Pdf, data: bytes, password: str) -> list[dict[str, Any]]:
+    """The signatures of a document, in their order, as values of JSON; unreadable ones last, which are not valid.
+
+    `data` is its file. Issues a warning for signatures that no form field shows.
+    """
     reader = PdfFileReader(BytesIO(data), strict=False)
     if reader.encrypted:
         reader.decrypt(password)
-    return _run(_verify_all(reader))
+    found: list[tuple[float, dict[str, Any]]] = []
+    for name, _, field in fields.enumerate_sig_fields(reader, filled_status=True):
+        try:
+            signature = EmbeddedPdfSignature(reader, field, name)
+            found.append((signature.signed_revision, _run(_verified(signature, data))))
+        except Exception:  # of a damaged signature, pyHanko raises what its steps happen to raise
+            found.append((inf, {"field": name, **_UNREADABLE}))
+    stored = sum(isinstance(one, Dictionary) and "/ByteRange" in one for one in document.objects)
+    if stored > len(found):
+        message = f"{stored - len(found)} signatures belong to no form field, and were not verified."
+        FidelityWarning.issue("signature_not_verified", message)
+    return [values for _, values in sorted(found, key=itemgetter(0))]
 
 
-async def _verify_all(reader: PdfFileReader) -> list[dict[str, Any]]:
-    return [await _verified(signature) for signature in reader.embedded_signatures]
-
-
-async def _verified(signature: EmbeddedPdfSignature) -> dict[str, Any]:
-    """What a signature claims, and what is right of it."""
+async def _verified(signature: EmbeddedPdfSignature, data: bytes) -> dict[str, Any]:
+    """What a signature in a file claims, and what is right of it."""
     described = signature.sig_object
     is_timestamp = described.get("/Type") == "/DocTimeStamp"
     certificate = signature.signer_cert
@@ -221,13 +248,17 @@ async def _verified(signature: EmbeddedPdfSignature) -> dict[str, Any]:
     validate = async_validate_pdf_timestamp if is_timestamp else async_validate_pdf_signature
     status: Any = await validate(signature, context)
     stamp = status if is_timestamp else status.timestamp_validity
-    changes = status.modification_level
+    is_alone = _fills_gap(signature, data)
+    changes = status.modification_level if is_alone else None
+    covers_revision = is_alone and status.coverage >= SignatureCoverageLevel.ENTIRE_REVISION
+    envelope = cms.ContentInfo.load(signature.pkcs7_content)
+    padding = signature.pkcs7_content[len(envelope.dump()) :]
     return {
         **found,
-        "valid": status.intact and status.valid and status.coverage >= SignatureCoverageLevel.ENTIRE_REVISION,
-        "covers_whole_file": status.coverage == SignatureCoverageLevel.ENTIRE_FILE,
+        "valid": status.intact and status.valid and covers_revision and _is_consistent(envelope),
+        "covers_whole_file": is_alone and status.coverage == SignatureCoverageLevel.ENTIRE_FILE and not any(padding),
         "changes_after": None if changes is None else _CHANGES[changes.value],
-        "changes_permitted": status.docmdp_ok,
+        "changes_permitted": is_alone and status.docmdp_ok,
         "timestamp": stamp
         and {
             "time": _time(stamp.timestamp),
@@ -236,6 +267,23 @@ async def _verified(signature: EmbeddedPdfSignature) -> dict[str, Any]:
         },
         "trust_checked": False,
     }
+
+
+def _fills_gap(signature: EmbeddedPdfSignature, data: bytes) -> bool:
+    """Whether nothing but the signature itself is between the two parts of the file that it covers."""
+    _, end, start, _ = signature.byte_range
+    gap = data[end:start]
+    return gap[:1] + gap[-1:] == b"<>" and bytes.fromhex(gap[1:-1].decode("ascii")) == signature.pkcs7_content
+
+
+def _is_consistent(envelope: cms.ContentInfo) -> bool:
+    """Whether the parts of a signature that it does not cover itself say what RFC 5652 has them say."""
+    signed = envelope["content"]
+    used = {one["digest_algorithm"]["algorithm"].native for one in signed["signer_infos"]}
+    listed = {one["algorithm"].native for one in signed["digest_algorithms"] if one["parameters"].native is None}
+    versions = {signed["version"].native, *(one["version"].native for one in signed["signer_infos"])}
+    length = sum(len(envelope[name].dump()) for name in ("content_type", "content"))
+    return length == len(envelope.contents) and versions <= _VERSIONS and used == listed
 
 
 def _name(name: Any) -> str:

@@ -29,8 +29,8 @@ TEMPLATE = "documents/signatures"
 )
 def verify(data: bytes, *, password: Password | None = None) -> EncodedFile:
     """Lists the signatures of a PDF, and whether they are valid; not whether their certificates are to be trusted."""
-    _, opening = documents.open_with_password(data, password)
-    found = {"signatures": signatures.verify(data, opening)}
+    document, opening = documents.open_with_password(data, password)
+    found = {"signatures": signatures.verify(document, data, opening)}
     return EncodedFile(json.dumps(found, ensure_ascii=False, indent=2).encode())
 
 

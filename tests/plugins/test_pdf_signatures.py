@@ -1,13 +1,14 @@
 """Signatures are valid for poppler too, stay valid under later ones, and are not if a byte changes."""
 
 import json
+import re
 import subprocess
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asn1crypto import pkcs12
+from asn1crypto import cms, pkcs12
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.sign import fields, signers
 
@@ -16,7 +17,7 @@ from engine.mupdf import pymupdf
 from plugins._pdf import signatures
 from tests.support.results.conversions import run_tool
 from tests.support.samples.certificates import pkcs12_file
-from tests.support.samples.pdf_documents import document
+from tests.support.samples.pdf_documents import document, page_texts
 
 _DATA = document("A", 2)
 
@@ -63,11 +64,89 @@ def test_a_signature_is_valid_and_says_what_was_given(tmp_path: Path) -> None:
     assert b"secret" not in signed
 
 
-def test_a_changed_byte_is_told(tmp_path: Path) -> None:
-    changed = _sign(_DATA).replace(b"A page 1", b"A page 7")
+def _is_told(changed: bytes, *, covered: bool) -> bool:
+    """Whether pdf-verify tells that a byte was changed that a signature covers, or that none may cover."""
+    try:
+        run = run_tool("pdf-verify", changed)
+    except ConversionError:
+        return True
+    found = json.loads(run.data)["signatures"]
+    if not found:
+        return "signature_not_verified" in run.codes
+    return not any(one["valid"] and (covered or one["covers_whole_file"]) for one in found)
 
-    assert [(one["valid"], one["covers_whole_file"]) for one in _verify(changed)] == [(False, True)]
-    assert "Digest Mismatch" in _by_poppler(tmp_path, changed)
+
+@pytest.mark.parametrize("step", [199, pytest.param(1, marks=pytest.mark.long)])
+def test_each_changed_byte_is_told(step: int) -> None:
+    signed = _sign(_DATA)
+    gap = _gap(signed)
+
+    missed = []
+    for index in range(0, len(signed), step):
+        changed = bytearray(signed)
+        changed[index] ^= 1  # changes each digit of the gap
+        if not _is_told(bytes(changed), covered=index not in gap):
+            missed.append(index)
+
+    assert missed == []
+    assert not _is_told(signed, covered=True)
+
+
+def _gap(signed: bytes) -> range:
+    """Where the signature itself is."""
+    start = signed.index(b"/Contents <3") + len("/Contents ")
+    return range(start, signed.index(b">", start) + 1)
+
+
+@pytest.mark.long
+def test_poppler_tells_each_changed_byte(tmp_path: Path) -> None:
+    signed = _sign(_DATA)
+
+    for index in {*range(len(signed))}.difference(_gap(signed)):
+        changed = bytearray(signed)
+        changed[index] ^= 1
+        assert "Signature is Valid" not in _by_poppler(tmp_path, bytes(changed))
+
+
+def _forged(signed: bytes) -> bytes:
+    """The signed parts, one after the other; then another page, and the signature in as many bytes as between them."""
+    gap = _gap(signed)
+    covered = signed[: gap.start] + signed[gap.stop :]
+    contents = bytes.fromhex(signed[gap.start + 1 : gap.stop - 1].decode())
+    contents = contents[: len(cms.ContentInfo.load(contents).dump())]
+    size = 2 * len(contents) + len("<>")
+    for character in (b"\\", b"(", b")"):
+        contents = contents.replace(character, b"\\" + character)
+    contents = contents.replace(b"\r", b"\\r")
+    ranges = b"/ByteRange [0 %d %d %d]" % (gap.start, gap.start, len(covered) - gap.start)
+    start = b"/Type /Sig /Filter /Adobe.PPKLite /SubFilter /adbe.pkcs7.detached"
+    text = b"BT /F1 12 Tf 20 100 Td (Forged) Tj ET"
+    objects = {
+        _number(rb"/Contents (\d+) 0 R", signed): b"<</Length %d>>stream\n%s\nendstream" % (len(text), text),
+        _number(rb"/V (\d+) 0 R", signed): b"<<%s %s /Contents (%s)>>" % (start, ranges, contents),
+    }
+    result, table = covered, b"xref\n"
+    for number, content in objects.items():
+        table += b"%d 1\n%010d 00000 n \n" % (number, len(result))
+        result += b"%d 0 obj\n%s\nendobj\n" % (number, content)
+    trailer = b"trailer\n<</Root 1 0 R /Size 99 /Prev %d>>\n" % covered.rindex(b"xref\n0 ")
+    end = b"\nstartxref\n%d\n%%%%EOF\n" % len(result)
+    return (result + table + trailer).ljust(len(covered) + size - len(end)) + end
+
+
+def _number(pattern: bytes, data: bytes) -> int:
+    found = re.search(pattern, data)
+    assert found is not None
+    return int(found[1])
+
+
+def test_a_page_beside_the_signed_parts_is_told() -> None:
+    """pyHanko says that the signature covers the whole file."""
+    forged = _forged(_sign(_DATA))
+
+    assert "Forged" in page_texts(forged)
+    (found,) = _verify(forged)
+    assert (found["valid"], found["covers_whole_file"], found["changes_after"]) == (False, False, None)
 
 
 def test_earlier_signatures_stay_valid(tmp_path: Path) -> None:

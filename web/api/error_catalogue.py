@@ -356,6 +356,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "resource_not_loaded": "images, fonts or styles that are not in the file, or that the server of a page lacks",
         "script_error": "what a script of a page would have drawn after its error",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
+        "signature_not_verified": "signatures that a PDF has, but no form field of it shows",
         "sound_dropped": "the sound of a clip",
         "text_dropped": "words of a document; the message has their number",
         "timing_dropped": "frame durations, when frames become pages",
