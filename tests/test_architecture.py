@@ -31,7 +31,7 @@ _TOP_LEVEL = {
     *("engine", "plugins", "web", "storage", "config", "tests", "benchmarks"),
 }
 _LAYERS = (  # of web, lowest first; modules of one layer may import each other
-    {"api"},
+    {"api", "locale"},
     {"metrics"},
     {"docs"},
     {"services"},
@@ -39,9 +39,9 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
     {"http"},
     {"handlers", "site"},
     {"routes"},
-    {"app", "cli", "client", "supervisor", "workers"},
+    {"app", "cli", "client", "supervisor", "translations", "workers"},
 )
-_WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")
+_WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.locale", "web.metrics", "web.services")
 _MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 500, 60, 100  # lines
 _CLIENT = "convertd_client"  # a package of its own, in the folder web/client
 _GENERATED = {"convertd_client.schema"}

@@ -51,6 +51,7 @@ class StoredAccount:
     plan: Annotated[str | None, Field(exclude=True)] = None
     plan_changes: Annotated[str | None, Field(exclude=True)] = None
     role: Annotated[Role, Field(exclude=True)] = "member"
+    language: Annotated[str | None, Field(exclude=True)] = None
 
 
 _COLUMNS = ", ".join(getattr(models.Account, one.name).column_name for one in fields(StoredAccount))
@@ -155,8 +156,8 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
     return ledger.credit(transaction, account.id, "grant", amount, ref, reason).balance
 
 
-def change(transaction: Transaction, account: str, **values: str | None) -> None:
-    """Sets columns of the account: `plan`, `plan_changes` and `role`."""
+def change(transaction: Transaction, account: str, /, **values: str | None) -> None:
+    """Sets columns of the account: `plan`, `plan_changes`, `role` and `language`."""
     table = models.Account
     changes = {getattr(table, name): value for name, value in values.items()}
     transaction.execute(table.update(changes).where(table.id == account))

@@ -24,7 +24,7 @@ _TOKEN_BYTES = 32
 class Registration:
     """The content of a verification email. `token` is its only copy; the repr omits it.
 
-    `email` and `name` are the account's own if the address has one. The API responds alike to new and known
+    `email`, `name` and `language` are the account's own if the address has one. The API responds alike to new and known
     addresses.
     """
 
@@ -33,6 +33,7 @@ class Registration:
     name: str
     token: str = field(repr=False)
     expires_at: int
+    language: str | None
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _issue(
     }
     hidden = {"sha256": digest(token), "account": account.id if account else None, "created_at": transaction.now}
     transaction.insert(models.Verification.insert(shown | hidden))
-    return Registration(**shown, token=token)
+    return Registration(**shown, token=token, language=account.language if account else None)
 
 
 def verify(

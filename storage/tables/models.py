@@ -26,6 +26,7 @@ class Account(Model):
     plan = TextField(null=True)  # None: by the settings and its purchases
     plan_changes = TextField(null=True)  # JSON: limits that differ from the plan
     role = TextField()  # by default, member
+    language = TextField(null=True)  # of pages and emails, where its owner has chosen one
 
 
 class Key(Model):

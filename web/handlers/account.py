@@ -43,7 +43,7 @@ class Register(BaseHandler):
         a replacement key. Pages of other sites cannot register their visitors.
         """
         fields = self.input.json_fields(RegistrationFields)
-        await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
+        await self.services.registrations.register(fields.email, fields.name, self.authorization.address, self.language)
         message = f"{schemas.REGISTERED} {self.services.registrations.credits_rule}".rstrip()
         self.respond(schemas.Registration(fields.email, message=message))
 

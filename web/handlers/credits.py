@@ -11,6 +11,7 @@ from web.api.headers import NO_STORE
 from web.api.operations import Operation, json_response
 from web.api.schemas.accounts import EventReceived
 from web.http.handler import BaseHandler
+from web.locale.languages import Language, gettext_noop
 from web.services.payments.checkout import (
     DEFAULT_LANGUAGE,
     OpenedCheckout,
@@ -22,9 +23,9 @@ from web.site.pages import PageHandler
 
 _NOTICES = {
     "open": "",
-    "declined": "The payment was declined, as you asked. You can try again.",
-    "paid": "This purchase is paid.",
-    "expired": "This page has expired.",
+    "declined": gettext_noop("The payment was declined, as you asked. You can try again."),
+    "paid": gettext_noop("This purchase is paid."),
+    "expired": gettext_noop("This page has expired."),
 }
 
 
@@ -88,7 +89,8 @@ class CheckoutPage(PageHandler):
         purchase = await _purchase(self, session)
         state = _state(purchase)
         declined = state == "open" and self.get_query_argument("declined", None) is not None
-        self.write_page("checkout.html", error=None, **_values(purchase, _NOTICES["declined" if declined else state]))
+        notice = _NOTICES["declined" if declined else state]
+        self.write_page("checkout.html", error=None, **_values(purchase, self.language, notice))
 
 
 class CheckoutAction(PageHandler):
@@ -103,8 +105,9 @@ class CheckoutAction(PageHandler):
         if action == "decline" or _state(purchase) != "open":
             return self.redirect(f"/checkout/{session}?declined=1", status=303)
         if not simulation.is_code(self.input.web_form().get("code", "").strip()):
-            error = InvalidParameter("This is not the code in the log of the server.", reason="unknown", param="code")
-            return self.write_error_page(error, "checkout.html", **_values(purchase))
+            message = gettext_noop("This is not the code in the log of the server.")
+            error = InvalidParameter(message, reason="unknown", param="code")
+            return self.write_error_page(error, "checkout.html", **_values(purchase, self.language))
         await self.services.payments.events.receive(*simulation.payment_event(purchase))
         return self.redirect(success_url, status=303)
 
@@ -125,13 +128,13 @@ async def _purchase(handler: PageHandler, session: str) -> purchases.Purchase:
     raise _no_such_page()
 
 
-def _values(purchase: purchases.Purchase, notice: str = "") -> dict[str, Any]:
+def _values(purchase: purchases.Purchase, language: Language, notice: str = "") -> dict[str, Any]:
     """The values of the payment page."""
     return {
         "session": purchase.session,
         "pack": purchase.pack,
-        "credits": str(purchase.credits),
-        "price": format_amount(purchase),
+        "credits": language.number(purchase.credits),
+        "price": format_amount(purchase, language),
         "notice": notice,
         "disabled": _state(purchase) != "open",
     }

@@ -36,8 +36,9 @@ from web.api.values import below, to_json
 from web.http.authorization import Authorization
 from web.http.connections import connection_of
 from web.http.request_input import DiscardedBody, RequestInput
-from web.http.responses import write_json
+from web.http.responses import accepted_language, write_json
 from web.http.server import UNKNOWN_METHOD
+from web.locale.languages import Language
 from web.metrics.conversions import RequestContext
 from web.services.accounts.accounts import Account
 from web.services.container import Services
@@ -165,6 +166,11 @@ class BaseHandler(RequestHandler):
         """The authenticated account."""
         assert self.authorization.account is not None
         return self.authorization.account
+
+    @property
+    def language(self) -> Language:
+        """The language that the client prefers for emails."""
+        return accepted_language(self.request.headers.get("Accept-Language", ""))
 
     @property
     def base_path(self) -> str:

@@ -19,6 +19,7 @@ from storage.ids import new_id
 from storage.rate_limits import unused
 from web.api.errors import STATUS, ApiError, envelope, error_headers
 from web.api.headers import HEADERS, common_headers, rate_limit_headers
+from web.locale.languages import ENGLISH, LANGUAGES, Language
 
 log = logging.getLogger("convertd.access")
 
@@ -42,6 +43,14 @@ def wants_json(accept: str) -> bool:
 def wants_html(accept: str) -> bool:
     """Whether an Accept header names HTML, as browsers do when they open a page."""
     return "text/html" in accept.lower()
+
+
+def accepted_language(accept_language: str) -> Language:
+    """The language that an Accept-Language header prefers among those of pages and emails, by default English."""
+    weights = _weights(accept_language)
+    tags = sorted((tag for tag, weight in weights.items() if weight), key=lambda tag: -weights[tag])
+    codes = (tag.partition("-")[0] for tag in tags)
+    return next((LANGUAGES[code] for code in codes if code in LANGUAGES), ENGLISH)
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
@@ -113,7 +122,7 @@ class Text:
         """Responds with the text."""
         if accepts_gzip(handler.request.headers.get("Accept-Encoding", "")):
             handler.set_header("Content-Encoding", "gzip")
-            handler.set_header("Vary", "Accept-Encoding")
+            handler.add_header("Vary", "Accept-Encoding")
             handler.write(self.compressed)
         else:
             handler.write(self.plain)

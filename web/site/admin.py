@@ -8,7 +8,6 @@ from config.pricing import PlanChanges
 from config.settings import effective_settings
 from storage.database import Transaction
 from storage.errors import NoCredits
-from storage.field_types import format_timestamp
 from storage.tables import accounts, api_keys, audit, jobs, ledger, totals
 from storage.tables.accounts import StoredAccount
 from web.api.errors import InvalidParameter, NotFound
@@ -17,7 +16,6 @@ from web.services.accounts.accounts import Account
 from web.services.accounts.changes import account_change, apply_change, invitation, registration_fields
 from web.services.accounts.email import invitation_email
 from web.services.accounts.plans import plan_of
-from web.services.accounts.usage_report import format_size
 from web.site.dashboard import session_account, shown_errors
 from web.site.pages import SIGN_IN_PATH, PageHandler
 
@@ -63,7 +61,7 @@ class AdminInvitation(AdminHandler):
                 lambda one: invitation(one, admin.id, services.settings, fields.email, fields.name, change)
             )
             if services.email_queue.enabled:
-                services.email_queue.enqueue(invitation_email(fields.email, link))
+                services.email_queue.enqueue(invitation_email(fields.email, link, self.language))
             await _write_overview(self, admin, invitation_link=link)
 
 
@@ -138,8 +136,6 @@ async def _write_account(page: PageHandler, account: StoredAccount, error: Publi
         keys=await database.run(api_keys.list_keys, account.id),
         grants=await database.run(ledger.list_grants, account.id),
         jobs=found.values,
-        format_size=format_size,
-        format_timestamp=format_timestamp,
     )
 
 
@@ -173,6 +169,4 @@ async def _write_overview(
         emails=await database.run(
             accounts.emails, {name for one in actions.values for name in (one.actor, one.subject)}
         ),
-        format_size=format_size,
-        format_timestamp=format_timestamp,
     )

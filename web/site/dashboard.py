@@ -9,7 +9,6 @@ from typing import Any
 
 from config.errors import PublicError
 from config.pricing import MIB
-from storage.field_types import format_timestamp
 from storage.tables import accounts, personal_data, purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
@@ -20,7 +19,7 @@ from web.api.values import API
 from web.services.accounts import changes, usage_report
 from web.services.accounts.accounts import Account
 from web.services.accounts.usage_report import usage_csv
-from web.services.payments.checkout import DEFAULT_LANGUAGE, format_amount, format_tax, payment_status
+from web.services.payments.checkout import format_amount, format_tax, payment_status
 from web.site.pages import SIGN_IN_PATH, PageHandler
 
 _NEW_KEY_COOKIE = "convertd_new_key"  # the text of a new API key, from its creation to the page that shows it
@@ -118,7 +117,7 @@ class BuyCredits(PageHandler):
         account = session_account(self)
         async with shown_errors(self, account, _write_dashboard):
             pack = validate(PurchaseFields, self.input.web_form()).pack
-            opened = await self.services.payments.checkout.purchase(account, pack, DEFAULT_LANGUAGE)
+            opened = await self.services.payments.checkout.purchase(account, pack, self.language.code)
             # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
             self.set_header("Refresh", f"0; url={opened.session.checkout_url}")
             self.write_page("redirect.html", url=opened.session.checkout_url)
@@ -138,10 +137,10 @@ class Receipt(PageHandler):
             "receipt.html",
             account=account,
             purchase=purchase,
-            paid_at=format_timestamp(purchase.paid_at),
-            amount=format_amount(purchase),
-            tax=format_tax(purchase),
-            status=payment_status(purchase),
+            paid_at=self.language.format_time(purchase.paid_at, seconds=True),
+            amount=format_amount(purchase, self.language),
+            tax=format_tax(purchase, self.language),
+            status=self.locale.translate(payment_status(purchase)),
             service=self.services.settings.base_url.removesuffix(API),
         )
 
@@ -214,8 +213,6 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
         payments=await database.run(purchases.list_payments, account.id),
         format_amount=format_amount,
         payment_status=payment_status,
-        format_timestamp=format_timestamp,
-        format_size=usage_report.format_size,
     )
 
 

@@ -4,7 +4,6 @@ from types import MappingProxyType
 
 from config.errors import PublicError
 from engine.options import OptionValues
-from storage.field_types import format_timestamp
 from web.api.errors import InvalidParameter, NotFound
 from web.api.fields import FileListQuery
 from web.http.downloads import send_archive, send_file, send_stored
@@ -99,5 +98,4 @@ async def _write_page(
         cursor=cursor,
         next_cursor=found.next_cursor,
         hours=hours,
-        format_timestamp=format_timestamp,
     )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from storage.field_types import format_timestamp
 from storage.tables.webhooks import EVENTS
 from web.api.field_types import validate
 from web.api.fields import WebhookFields
@@ -86,7 +85,6 @@ async def _write_page(page: PageHandler, account: Account, **values: Any) -> Non
         **{"error": None, "secret": None, **values},
         webhooks=shown,
         events=EVENTS,
-        format_timestamp=format_timestamp,
     )
 
 

@@ -42,6 +42,7 @@ class Docs(PageHandler):
     """A page of the documentation. It lists the contents of itself and the other pages."""
 
     fixed_headers = PUBLIC_PAGE
+    translated = False
 
     async def get(self, name: str = DOCS_PAGES[0].name) -> None:
         if self.write_known_page(("docs", name)):

@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Hashable
-from functools import cache
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
+from tornado.escape import xhtml_escape
+from tornado.locale import GettextLocale
 from tornado.template import DictLoader
 from tornado.web import HTTPError, StaticFileHandler
 
@@ -20,6 +22,7 @@ from config.pricing import (
 )
 from engine.conversions import AnyTool
 from storage.errors import InvalidKey
+from storage.tables import accounts
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
 from storage.tables.jobs import Job
 from web.api.error_catalogue import INFORMATION_WARNINGS
@@ -29,11 +32,14 @@ from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
 from web.api.values import API
 from web.docs.catalogue import format_groups
-from web.docs.code_samples import LANGUAGES, Call
+from web.docs.code_samples import LANGUAGES as PROGRAMMING_LANGUAGES
+from web.docs.code_samples import Call
 from web.docs.option_groups import MORE, OPTION_GROUPS
 from web.docs.suggestions import FORMAT_WORDS, suggested_targets, target_groups
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, wants_html
+from web.locale.languages import ENGLISH, LANGUAGES, Language, Translate, gettext_noop
+from web.locale.messages import messages_of_page
 from web.services.accounts.accounts import Account
 from web.services.accounts.usage_report import describe_price
 from web.services.container import Services
@@ -53,6 +59,9 @@ _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 """The media type of data for scripts of pages."""
 
+_LANGUAGE_COOKIE = "convertd_language"
+_YEAR = 365 * 86_400  # seconds
+
 _FOREVER = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
@@ -63,10 +72,10 @@ _MEDIA_TYPES = {
     ".ico": "image/vnd.microsoft.icon",
 }
 _ERROR_TITLES = {
-    "not_found": "Page not found",
-    "method_not_allowed": "Method not allowed",
-    "rate_limit_exceeded": "Too many requests",
-    "not_ready": "The service is not ready",
+    "not_found": gettext_noop("Page not found"),
+    "method_not_allowed": gettext_noop("Method not allowed"),
+    "rate_limit_exceeded": gettext_noop("Too many requests"),
+    "not_ready": gettext_noop("The service is not ready"),
 }
 _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
 _PARALLEL = 4  # conversions of one page at a time
@@ -76,10 +85,16 @@ _PIXELS = ("image/", "video/")
 
 
 class PageHandler(BaseHandler):
-    """An HTML page. It loads nothing from other origins, and caches must not store it."""
+    """An HTML page. It loads nothing from other origins, and caches must not store it.
+
+    Its language is that of the parameter `lang`, else of the browser's cookie, else of the account, else the one that
+    the browser prefers; English, unless the page is `translated`. A link of this site that has `lang` sets the cookie
+    and the language of the account.
+    """
 
     access: ClassVar[Access] = "address"
     any_host: ClassVar[bool] = False
+    translated: ClassVar[bool] = True
     fixed_headers = MappingProxyType(
         {
             "Content-Security-Policy": _POLICY,
@@ -93,8 +108,49 @@ class PageHandler(BaseHandler):
         """The URL of the start page, without a slash at the end."""
         return self.services.settings.base_url.removesuffix(API)
 
+    @property
+    def language(self) -> Language:
+        """The language of the page."""
+        if not self.translated:
+            return ENGLISH
+        account = self.authorization.session
+        codes = (self.get_cookie(_LANGUAGE_COOKIE), account.language if account else None)
+        chosen = (LANGUAGES.get(code or "") for code in codes)
+        return next(filter(None, (self._asked_language, *chosen)), super().language)
+
+    @cached_property
+    def _asked_language(self) -> Language | None:
+        given = self.request.query_arguments.get("lang", [b""])
+        return LANGUAGES.get(given[-1].decode(errors="replace"))
+
+    def get_user_locale(self) -> GettextLocale:
+        return GettextLocale(self.language.code, self.language.catalogue)
+
+    async def authorize(self) -> None:
+        await super().authorize()
+        language = self._asked_language
+        sender = self.request.headers.get("Referer", "").partition("://")[2].partition("/")[0]
+        if language is not None and sender == self.request.host:
+            self.set_private_cookie(_LANGUAGE_COOKIE, language.code, _YEAR, path="/", samesite="Lax")
+            account = await self.authorization.find_session()
+            if account is not None and account.language != language.code:
+                await self.services.database.run(accounts.change, account.id, language=language.code)
+
+    def rich(self, text: str, *links: str, **values: object) -> str:
+        """The HTML of a translation that has tags: `<a>`s, which lead to the `links`, `<strong>`s and `<code>`s."""
+        html = text.format(**{name: xhtml_escape(str(value)) for name, value in values.items()})
+        for link in links:
+            target = self.base_path + link if link.startswith("/") else link
+            html = html.replace("<a>", f'<a href="{xhtml_escape(target)}">', 1)
+        return html
+
     def get_template_namespace(self) -> dict[str, Any]:
         own = {
+            "language": self.language,
+            "page_languages": LANGUAGES.values() if self.translated and self.request.method in ("GET", "HEAD") else (),
+            "asked_language": self._asked_language,
+            "number": self.language.number,
+            "rich": self.rich,
             "here": self.request.path,
             "base": self.base_path,
             "site": self.site,
@@ -107,23 +163,37 @@ class PageHandler(BaseHandler):
 
     def write_page(self, template: str, **values: Any) -> None:
         """Responds with the rendered template."""
+        self._set_page_headers()
+        self.write(self._render_page(template, values))
+
+    def _render_page(self, template: str, values: Mapping[str, Any]) -> bytes:
+        texts = messages_of_page(template, self.language) if self.translated else {}
+        return self.render_string(template, texts=texts, **values)
+
+    def _set_page_headers(self) -> None:
         self.set_header("Content-Type", _HTML)
-        self.write(self.render_string(template, **values))
+        self.set_header("Content-Language", self.language.code)
+        if self.translated:
+            self.set_header("Vary", "Accept-Language, Cookie")
 
     def write_known_page(self, key: Hashable, media_type: str = _HTML) -> bool:
         """Responds with a text that was made with this key. Returns whether there is one."""
-        if (text := self._texts.get(key)) is not None:
+        if (text := self._texts.get(self._key(key))) is not None:
+            self._set_page_headers()
             self.set_header("Content-Type", media_type)
             text.write(self)
         return text is not None
 
+    def _key(self, key: Hashable) -> Hashable:
+        return key, self.language.code, self._asked_language is None
+
     def write_new_page(self, key: Hashable, template: str, **values: Any) -> None:
         """Responds with the rendered template, and remembers it."""
-        self.write_new_text(key, self.render_string(template, **values))
+        self.write_new_text(key, self._render_page(template, values))
 
     def write_new_text(self, key: Hashable, text: bytes, media_type: str = _HTML) -> None:
         """Responds with the text, and remembers it."""
-        self._texts.add(key, text)
+        self._texts.add(self._key(key), text)
         self.write_known_page(key, media_type)
 
     @property
@@ -170,7 +240,7 @@ class PageHandler(BaseHandler):
             self.set_header("Content-Length", "0")
         elif wants_html(self.request.headers.get("Accept", "")):
             public = public_error(error)
-            title = _ERROR_TITLES.get(public.code, "The request failed")
+            title = _ERROR_TITLES.get(public.code, gettext_noop("The request failed"))
             self.write_error_page(public, "error.html", title=title, request_id=self.request_id)
         else:
             super().write_public_error(error)
@@ -231,7 +301,7 @@ class Landing(WorkPage):
         targets_of = services.formats.data["by_input_format"]
         return {
             "access": access,
-            "tools": sorted(registry.tools.values(), key=lambda tool: tool.title),
+            "tools": sorted(registry.tools.values(), key=lambda tool: self.locale.translate(tool.title)),
             "tool_page": tool_page,
             "total": services.formats.data["total"],
             "groups": format_groups(registry),
@@ -242,13 +312,13 @@ class Landing(WorkPage):
                 "media": {name: fmt.media_type for name, fmt in registry.formats.items()},
                 "suggested": suggested_targets(registry),
                 "documents": [name for name in targets_of if not registry.formats[name].media_type.startswith(_PIXELS)],
-                "groups": target_groups(registry),
+                "groups": {self.locale.translate(title): ones for title, ones in target_groups(registry).items()},
                 "words": dict(FORMAT_WORDS),
                 "information": sorted(INFORMATION_WARNINGS),
             },
             "samples": _trial_samples(url),
-            "option_groups": option_groups(),
-            "example": LANGUAGES["curl"](example),
+            "option_groups": option_groups(self.locale.translate),
+            "example": PROGRAMMING_LANGUAGES["curl"](example),
             "packs": services.settings.packs_on_sale,
             "describe_price": describe_price,
             "free_credits": FREE_CREDITS,
@@ -257,9 +327,16 @@ class Landing(WorkPage):
         }
 
 
-def option_groups() -> list[dict[str, Any]]:
+def option_groups(translate: Translate) -> list[dict[str, Any]]:
     """The groups of options, for scripts."""
-    return [{"name": one.name, "title": one.title, "labels": dict(one.labels)} for one in (*OPTION_GROUPS, MORE)]
+    return [
+        {
+            "name": one.name,
+            "title": translate(one.title),
+            "labels": {name: translate(label) for name, label in one.labels.items()},
+        }
+        for one in (*OPTION_GROUPS, MORE)
+    ]
 
 
 def tool_page(tool: AnyTool) -> str:
@@ -281,7 +358,7 @@ def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:
     download = Call("GET", f"{url}/files/ID/download", saves="RESULT")
     return {
         language: [_split_sample(*map(write, calls)), (write(download), "", "")]
-        for language, write in LANGUAGES.items()
+        for language, write in PROGRAMMING_LANGUAGES.items()
         if language in _TRIAL_LANGUAGES
     }
 
@@ -306,7 +383,9 @@ class RegisterPage(PageHandler):
         entered = self.input.web_form()
         try:
             fields = validate(RegistrationFields, entered)
-            await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
+            await self.services.registrations.register(
+                fields.email, fields.name, self.authorization.address, self.language
+            )
         except ApiError as error:
             self.write_error_page(error, "register.html", entered=entered, sent_to=None, **self._offer())
         else:

@@ -42,7 +42,7 @@ class SignInEmail(PageHandler):
     async def post(self) -> None:
         try:
             email = validate(EmailFields, self.input.web_form()).email
-            await self.services.registrations.request_sign_in(email, self.authorization.address)
+            await self.services.registrations.request_sign_in(email, self.authorization.address, self.language)
         except ApiError as error:
             return self.write_sign_in_page(error)
         return self.write_sign_in_page(sent=True)

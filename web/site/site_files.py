@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from web.api.errors import NotFound
 from web.api.values import API
+from web.locale.languages import LANGUAGES
 from web.site.docs import docs_pages
 from web.site.pages import PUBLIC_PAGE, PageHandler, tool_page
 
@@ -33,8 +34,12 @@ class Sitemap(SiteFile):
         docs = [page.path for page in docs_pages(await self.services.documents())]
         tools = [tool_page(tool) for tool in self.services.registry.tools.values()]
         register = [] if self.services.settings.registration == "closed" else ["/register"]
-        paths = ("/", *tools, *docs, *register)
-        urls = "".join(f"<url><loc>{escape(self.site + path)}</loc></url>" for path in paths)
+        translated = [
+            f"{path}{query}"
+            for path in ("/", *tools, *register)
+            for query in ("", *(f"?lang={code}" for code in LANGUAGES))
+        ]
+        urls = "".join(f"<url><loc>{escape(self.site + path)}</loc></url>" for path in (*translated, *docs))
         sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{urls}</urlset>'
         self.write_file("application/xml", f'<?xml version="1.0" encoding="UTF-8"?>\n{sitemap}\n')
 

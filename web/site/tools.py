@@ -6,8 +6,9 @@ from engine.options import options_schema
 from engine.registry import Registry
 from web.api.error_catalogue import INFORMATION_WARNINGS
 from web.api.errors import NotFound
+from web.docs.option_groups import label_of_option
 from web.docs.suggestions import is_target
-from web.site.pages import WorkPage, option_groups, tool_page
+from web.site.pages import WorkPage, tool_page
 
 _ORGANIZER = "pdf-arrange"
 
@@ -25,12 +26,16 @@ class ToolPage(WorkPage):
         access = await self.find_access()
 
         def values() -> dict[str, Any]:
+            schemas = options_schema(registry.tool_options(tool.name))
             given = {
                 "name": tool.name,
                 "minimum": tool.inputs[0],
                 "maximum": tool.inputs[-1],
-                "schemas": options_schema(registry.tool_options(tool.name))["properties"],
-                "required": options_schema(registry.tool_options(tool.name))["required"],
+                "schemas": schemas["properties"],
+                "required": schemas["required"],
+                "labels": {
+                    name: self.locale.translate(label_of_option(name)) for name in (*schemas["properties"], *tool.files)
+                },
                 "files": {name: {"maximum": one.maximum, "hint": one.description} for name, one in tool.files.items()},
                 "information": sorted(INFORMATION_WARNINGS),
                 "documents": _document_extensions(registry) if tool.name == _ORGANIZER else [],
@@ -40,7 +45,6 @@ class ToolPage(WorkPage):
                 "organizer": tool.name == _ORGANIZER,
                 "access": access,
                 "given": given,
-                "option_groups": option_groups(),
             }
 
         self.write_work_page((name, access["left"]), "tool.html", values)

@@ -1,7 +1,6 @@
 // For whom the page works: the account that is signed in, with its credits, or a visitor with some trial conversions.
 
-export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-export const formatSize = (size) => size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} kB` : `${(size / 1048576).toFixed(2)} MB`;
+import { _, _n } from "./texts.js";
 
 // `limit` is the largest file in bytes, `parallel` the number of conversions at a time, `left` that of conversions.
 export class Access {
@@ -12,15 +11,15 @@ export class Access {
   // What so many results cost, and how many of them there can be.
   cost(count) {
     if (!count) return "";
-    const missing = count <= this.left ? "" : this.left ? ` Only the first ${this.left} of ${count} can be converted.` : " None can be converted.";
-    if (this.signedIn) return `Costs ${plural(count, "credit")} of ${this.left}.${missing}`;
-    return `Uses ${count} of your ${plural(this.left, "trial conversion")} of today.${missing}`;
+    const missing = count <= this.left ? "" : this.left ? ` ${_("Only the first {left} of {count} can be converted.", { left: this.left, count })}` : ` ${_("None can be converted.")}`;
+    if (this.signedIn) return `${_n("Costs {count} credit of {left}.", "Costs {count} credits of {left}.", count, { left: this.left })}${missing}`;
+    return `${_n("Uses {used} of your {count} trial conversion today.", "Uses {used} of your {count} trial conversions today.", this.left, { used: count })}${missing}`;
   }
 
   // Shows what a response says: `balance` of the account, or trial conversions in `data`.
   update({ balance, data }) {
     this.left = Math.min(this.left, balance ?? data.trials_remaining ?? this.left); // responses may overtake each other
-    this.element.querySelector("strong").textContent = this.signedIn ? plural(this.left, "credit") : `${this.left} of ${this.trials}`;
+    this.element.querySelector("strong").textContent = this.signedIn ? _n("{count} credit", "{count} credits", this.left) : _("{left} of {total}", { left: this.left, total: this.trials });
     this.changed();
   }
 }

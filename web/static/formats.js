@@ -1,5 +1,7 @@
 // Search in the table of conversions, for example "heic" or "heic to webp".
 
+import { _ } from "./texts.js";
+
 const byId = (id) => document.getElementById(id);
 const groups = [...byId("formats-table").tBodies[0].rows].map((row) => ({
   row,
@@ -20,7 +22,7 @@ function mark(formats, word) {
 }
 
 function search() {
-  const words = byId("search").value.toLowerCase().split(/[^a-z0-9]+|\bto\b/).filter(Boolean);
+  const words = byId("search").value.toLowerCase().split(/[^a-z0-9]+|\b(?:to|nach|zu|in|en|vers|a|para)\b/).filter(Boolean);
   const [first = "", second = ""] = words.map((word) => aliases[word] ?? word);
   let count = 0;
   for (const { row, inputs, outputs } of groups) {
@@ -30,7 +32,7 @@ function search() {
     count += !row.hidden;
   }
   byId("no-match").hidden = count > 0;
-  byId("search-status").textContent = first ? `${count} of ${groups.length} rows match` : "";
+  byId("search-status").textContent = first ? _("{count} of {total} rows match", { count, total: groups.length }) : "";
 }
 
 byId("search").addEventListener("input", search);

@@ -1,5 +1,7 @@
 // Buttons beside an API key that is shown once: to copy it, and to save it as a file of environment variables.
 
+import { _ } from "./texts.js";
+
 const byId = (id) => document.getElementById(id);
 
 export function offerKey() {
@@ -14,9 +16,9 @@ byId("copy").addEventListener("click", async () => {
   byId("key").select();
   try {
     await navigator.clipboard.writeText(byId("key").value);
-    byId("copied").textContent = "Copied.";
+    byId("copied").textContent = _("Copied.");
   } catch {
-    byId("copied").textContent = "The key is selected. Copy it with your keyboard.";
+    byId("copied").textContent = _("The key is selected. Copy it with your keyboard.");
   }
 });
 if (byId("key").value) offerKey();

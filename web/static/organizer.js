@@ -1,7 +1,8 @@
 // Pages of several files as thumbnails, to arrange: dragged, or moved by Alt with an arrow key, turned, repeated, deleted.
 
 import { base, create } from "./base.js";
-import { newKey, plural } from "./access.js";
+import { newKey } from "./access.js";
+import { _, _n } from "./texts.js";
 import { copyMiddle, loadPages, loadPreview } from "./try_images.js";
 import { RequestError, createForm, run, sendForJson } from "./try_requests.js";
 
@@ -43,8 +44,8 @@ export class Organizer {
 
   get problem() {
     const { maximum } = this.page.given, count = this.used.length;
-    if (this.pending) return `Reading ${plural(this.pending, "file")}…`;
-    return count > maximum ? `At most ${maximum} files; delete the pages of ${count - maximum}.` : "";
+    if (this.pending) return _n("Reading {count} file…", "Reading {count} files…", this.pending);
+    return count > maximum ? _("At most {maximum} files; delete the pages of {count}.", { maximum, count: count - maximum }) : "";
   }
 
   // Documents become PDFs first.
@@ -76,10 +77,10 @@ export class Organizer {
       }
       this.sources.push(source);
       for (let number = 1; number <= source.count; number += 1) this.insert({ source, number, rotate: 0 });
-      this.page.announce(`${file.name}: ${plural(source.count, "page")} added.`);
+      this.page.announce(_n("{name}: {count} page added.", "{name}: {count} pages added.", source.count, { name: file.name }));
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
-      this.page.showError(Object.assign(error, { message: `${file.name}: ${error.message}${error.reason === "pdf_encrypted" ? " The password is below, in More." : ""}` }));
+      this.page.showError(Object.assign(error, { message: `${file.name}: ${error.message}${error.reason === "pdf_encrypted" ? ` ${_("The password is below, in More.")}` : ""}` }));
     }
     this.pending -= 1;
     this.refresh();
@@ -104,8 +105,9 @@ export class Organizer {
   refresh() {
     this.tools.hidden = !this.element.childElementCount;
     for (const [index, li] of [...this.element.children].entries()) {
-      const { source, number } = this.items.get(li), name = source ? `${source.file.name}${source.count > 1 ? `, page ${number}` : ""}` : "Blank page";
-      li.querySelector(".sheet-name").textContent = `${index + 1}. ${name}`;
+      const { source, number } = this.items.get(li);
+      const file = source?.count > 1 ? _("{name}, page {number}", { name: source.file.name, number }) : source?.file.name;
+      li.querySelector(".sheet-name").textContent = `${index + 1}. ${file ?? _("Blank page")}`;
     }
     this.page.changed();
   }
@@ -118,7 +120,7 @@ export class Organizer {
       const image = await this.thumbnail(item.source, item.number);
       frame.replaceChildren(copyMiddle(image)); // a page can be shown several times
     } catch {
-      frame.textContent = "No preview";
+      frame.textContent = _("No preview");
     }
   }
 
@@ -143,7 +145,7 @@ export class Organizer {
 
   apply(action) {
     const pages = this.selected;
-    if (!pages.length) return this.page.announce("Select a page first.");
+    if (!pages.length) return this.page.announce(_("Select a page first."));
     this.isEdited = true;
     if (action === "earlier" || action === "later") return this.move(pages, action === "earlier" ? -1 : 1);
     const next = pages.at(-1).nextElementSibling ?? pages[0].previousElementSibling;
@@ -159,7 +161,7 @@ export class Organizer {
         this.items.delete(li);
       }
     }
-    this.page.announce({ rotate: "Rotated.", duplicate: "Duplicated.", blank: "Blank page inserted.", remove: "Deleted." }[action]);
+    this.page.announce({ rotate: _("Rotated."), duplicate: _("Duplicated."), blank: _("Blank page inserted."), remove: _("Deleted.") }[action]);
     if (action === "remove") (next?.isConnected ? next.firstElementChild : document.getElementById("file")).focus();
     this.refresh();
   }
@@ -173,7 +175,7 @@ export class Organizer {
     activeElement.focus();
     const position = [...this.element.children].indexOf(pages[0]) + 1;
     this.isEdited = true;
-    this.page.announce(`Page ${position} of ${this.element.childElementCount}.`);
+    this.page.announce(_("Page {position} of {count}.", { position, count: this.element.childElementCount }));
     this.refresh();
   }
 

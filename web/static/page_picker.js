@@ -3,6 +3,7 @@
 import { base, create } from "./base.js";
 import { createCropper } from "./try_compare.js";
 import { copyMiddle, loadPage } from "./try_images.js";
+import { _ } from "./texts.js";
 import { RequestError, createForm, sendForJson } from "./try_requests.js";
 
 const ROWS = [["northwest", "north", "northeast"], ["west", "center", "east"], ["southwest", "south", "southeast"]];
@@ -15,8 +16,8 @@ export class PagePicker {
     for (const name of ["box", "boxes", "position"]) {
       const control = options.controls[name];
       if (!control) continue;
-      const button = create("button", { type: "button", className: "quiet small choose", textContent: "Choose on the page" });
-      button.setAttribute("aria-label", `Choose ${name} on the page`);
+      const button = create("button", { type: "button", className: "quiet small choose", textContent: _("Choose on the page") });
+      button.setAttribute("aria-label", _("Choose {name} on the page", { name: control.labels[0].textContent }));
       button.addEventListener("click", () => this.open(name, Number(options.values.page ?? 1)));
       control.after(button);
     }
@@ -25,15 +26,15 @@ export class PagePicker {
   // Shows a page of the first file.
   async open(name, number) {
     const file = this.source.first(), { password } = this.source;
-    const status = create("p", { className: "muted small", textContent: file ? "Loading the page…" : "Choose a file first." });
+    const status = create("p", { className: "muted small", textContent: file ? _("Loading the page…") : _("Choose a file first.") });
     this.container.hidden = false;
     this.container.replaceChildren(status);
     if (!file) return;
     const page = create("input", { type: "number", min: 1, value: number, id: "picker-page" });
-    const row = create("label", { className: "field brief", htmlFor: "picker-page", textContent: "Page" });
+    const row = create("label", { className: "field brief", htmlFor: "picker-page", textContent: _("Page") });
     row.append(page);
     page.addEventListener("change", () => this.open(name, Math.max(1, Number(page.value) || 1)));
-    const close = create("button", { type: "button", className: "quiet small", textContent: "Close" });
+    const close = create("button", { type: "button", className: "quiet small", textContent: _("Close") });
     close.addEventListener("click", () => { this.container.hidden = true; });
     try {
       const form = createForm({ file, output_format: "png", dry_run: "true", dpi: 72, pages: number, ...(password && { password }) }); // points are pixels
@@ -61,14 +62,14 @@ export class PagePicker {
       canvas.getContext("2d").fillRect(area.x * sx, area.y * sy, area.width * sx, area.height * sy);
     };
     let last = null;
-    const texts = { hint: "Drag on the page to choose a part.", describe: (sides) => `${box(sides).join(", ")} points`, reset: "Clear" };
+    const texts = { hint: _("Drag on the page to choose a part."), describe: (sides) => _("{box} points", { box: box(sides).join(", ") }), reset: _("Clear") };
     const figure = createCropper(canvas, "", (text) => {
       last = text ? box(text.split(",").map((side) => parseFloat(side) / 100)) : null;
       if (name === "box") set(last ? last.join(",") : "");
     }, texts);
     if (name === "boxes") {
       areas().filter(({ page }) => page === number).forEach(draw);
-      const add = create("button", { type: "button", className: "small", textContent: "Add this area" });
+      const add = create("button", { type: "button", className: "small", textContent: _("Add this area") });
       add.addEventListener("click", () => {
         if (!last) return;
         const [x, y, w, h] = last, area = { page: number, x, y, width: w, height: h };

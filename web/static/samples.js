@@ -1,6 +1,7 @@
 // Code samples: a copy button and colors for each, and the selected language is remembered.
 
 import { highlight } from "./highlight.js";
+import { _ } from "./texts.js";
 
 const LANGUAGE = "convertd_language";
 
@@ -16,11 +17,11 @@ for (const option of document.querySelectorAll('[name="language"]')) {
 
 for (const sample of document.querySelectorAll("pre")) {
   highlight(sample.querySelector("code"));
-  const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Copy", className: "copy" });
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: _("Copy"), className: "copy" });
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(sample.querySelector("code").textContent);
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    button.textContent = _("Copied");
+    setTimeout(() => { button.textContent = _("Copy"); }, 1500);
   });
   if (navigator.clipboard) sample.prepend(button);
 }

@@ -1,5 +1,7 @@
 // On narrow screens, where each row of a table is a block, shows a few rows at a time, with buttons for the others.
 
+import { _ } from "./texts.js";
+
 const ROWS = 5;
 const narrow = matchMedia("(max-width: 46rem)");
 
@@ -20,14 +22,14 @@ function paginate(table) {
     made.addEventListener("click", () => { first += step; show(); });
     return made;
   };
-  const previous = button("Previous", -ROWS), next = button("Next", ROWS);
+  const previous = button(_("Previous"), -ROWS), next = button(_("Next"), ROWS);
   function show() {
     const end = Math.min(first + ROWS, rows.length);
     rows.forEach((row, index) => { row.hidden = narrow.matches && !(first <= index && index < end); });
     pages.hidden = !narrow.matches;
     previous.disabled = first === 0;
     next.disabled = end === rows.length;
-    status.textContent = `${first + 1} to ${end} of ${rows.length}`;
+    status.textContent = _("{first} to {last} of {count}", { first: first + 1, last: end, count: rows.length });
   }
   pages.append(previous, status, next);
   table.parentElement.after(pages);

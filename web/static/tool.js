@@ -1,9 +1,10 @@
 // The page of a tool: files in their order, options, one request, and its result.
 
 import { base } from "./base.js";
-import { Access, formatSize, guard, newKey, plural, receiveFiles } from "./access.js";
+import { Access, guard, newKey, receiveFiles } from "./access.js";
 import { Organizer } from "./organizer.js";
 import { PagePicker } from "./page_picker.js";
+import { _, _n, formatSize } from "./texts.js";
 import { FileList } from "./tool_files.js";
 import { OptionFields, givenOptions } from "./try_options.js";
 import { RequestError, createForm, describeError, isFinal, run, showIn } from "./try_requests.js";
@@ -11,21 +12,20 @@ import { RequestError, createForm, describeError, isFinal, run, showIn } from ".
 const COMMON = new Set(["password", "sanitize", "filename"]); // options that most tools have
 const byId = (id) => document.getElementById(id);
 const form = byId("tool");
-const given = JSON.parse(form.dataset.given), common = JSON.parse(form.dataset.groups);
+const given = JSON.parse(form.dataset.given);
 const access = new Access(byId("access"), changed);
 const isOrganizer = given.documents.length > 0;
 const schemas = { ...given.schemas };
 if (isOrganizer) delete schemas.pages; // those that are shown
 for (const [name, { maximum, hint }] of Object.entries(given.files)) schemas[name] = { "x-file": true, examples: ["file_"], description: hint, maximum };
 
-const labelOf = (name) => common.find(({ labels }) => labels[name])?.labels[name] ?? name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
-const labels = (names) => Object.fromEntries(names.map((name) => [name, labelOf(name)]));
+const labels = (names) => Object.fromEntries(names.map((name) => [name, given.labels[name]]));
 const names = Object.keys(schemas);
 const options = new OptionFields(byId("options"), {
   prefix: "tool",
   groups: [
-    { name: "tool", title: "Options", labels: labels(names.filter((name) => !COMMON.has(name))) },
-    { name: "more", title: "More", labels: labels(names.filter((name) => COMMON.has(name))) },
+    { name: "tool", title: _("Options"), labels: labels(names.filter((name) => !COMMON.has(name))) },
+    { name: "more", title: _("More"), labels: labels(names.filter((name) => COMMON.has(name))) },
   ],
   open: ["tool"],
   shown: Infinity,
@@ -70,7 +70,7 @@ async function submit() {
   byId("cancel").hidden = byId("progress").hidden = false;
   byId("progress").removeAttribute("value");
   changed();
-  announce("Working…");
+  announce(_("Working…"));
   const onUpload = (share) => {
     isSent = share === 1;
     if (isSent) byId("progress").removeAttribute("value");
@@ -78,7 +78,7 @@ async function submit() {
   };
   const onWait = (seconds) => {
     isSent = false;
-    byId("cost").textContent = `Too many requests, waiting ${seconds} s…`;
+    byId("cost").textContent = _("Too many requests, waiting {seconds} s…", { seconds });
   };
   try {
     const { sent, fields } = await files.prepare({ signal, onWait });
@@ -92,7 +92,7 @@ async function submit() {
     if (isFinal(error)) attempt = {};
     if (error instanceof RequestError) showError(error);
     else if (!signal.aborted) throw error;
-    announce(signal.aborted ? "Cancelled." : error.message);
+    announce(signal.aborted ? _("Cancelled.") : error.message);
   } finally {
     controller = null;
     isSent = false;
@@ -102,7 +102,7 @@ async function submit() {
 }
 
 async function showResult({ blob, data }) {
-  const pages = data.pages ? [plural(data.pages, "page")] : [], count = data.container ? [`a ZIP of ${plural(data.file_count, "file")}`] : [];
+  const pages = data.pages ? [_n("{count} page", "{count} pages", data.pages)] : [], count = data.container ? [_n("a ZIP of {count} file", "a ZIP of {count} files", data.file_count)] : [];
   if (url) URL.revokeObjectURL(url);
   url = URL.createObjectURL(blob);
   isSaved = false;
@@ -115,13 +115,13 @@ async function showResult({ blob, data }) {
   if (data.output_format === "json") byId("result-text").firstElementChild.textContent = await blob.text();
   byId("result").hidden = false;
   byId("save").focus();
-  announce(`Done: ${byId("save").download}.`);
+  announce(_("Done: {name}.", { name: byId("save").download }));
 }
 
 function add(chosen) {
   const fitting = chosen.filter((file) => file.size <= access.limit);
   const large = chosen.find((file) => file.size > access.limit);
-  showError(large ? describeError({ code: "file_too_large", reason: "bytes", message: `${large.name} is larger than ${Math.floor(access.limit / 1048576)} MB.` }) : null);
+  showError(large ? describeError({ code: "file_too_large", reason: "bytes", message: _("{name} is larger than {mib} MB.", { name: large.name, mib: Math.floor(access.limit / 1048576) }) }) : null);
   files.add(fitting);
   changed();
 }

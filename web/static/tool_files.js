@@ -1,7 +1,7 @@
 // The files of a tool in their order, which buttons and Alt with an arrow key change.
 
 import { create } from "./base.js";
-import { formatSize } from "./access.js";
+import { _, _n, formatSize } from "./texts.js";
 
 export class FileList {
   constructor(element, page) {
@@ -23,8 +23,8 @@ export class FileList {
 
   get problem() {
     const { minimum, maximum } = this.page.given, count = this.files.length;
-    if (count && count < minimum) return `Add ${minimum - count} more.`;
-    return count > maximum ? `At most ${maximum} files; remove ${count - maximum}.` : "";
+    if (count && count < minimum) return _("Add {count} more.", { count: minimum - count });
+    return count > maximum ? _("At most {maximum} files; remove {count}.", { maximum, count: count - maximum }) : "";
   }
 
   get cost() {
@@ -47,7 +47,7 @@ export class FileList {
     if (this.page.given.maximum === 1) this.files = files.length ? [files[0]] : this.files;
     else this.files.push(...files);
     this.show();
-    if (files.length) this.page.announce(files.length === 1 ? `${files[0].name}: added.` : `${files.length} files added.`);
+    if (files.length) this.page.announce(_n("{name}: added.", "{count} files added.", files.length, { name: files[0].name }));
   }
 
   move(index, steps) {
@@ -57,7 +57,7 @@ export class FileList {
     this.files.splice(target, 0, file);
     this.show();
     this.element.children[target].querySelector("button").focus();
-    this.page.announce(`${file.name}: ${target + 1} of ${this.files.length}.`);
+    this.page.announce(_("{name}: {position} of {count}.", { name: file.name, position: target + 1, count: this.files.length }));
     this.page.changed();
   }
 
@@ -66,15 +66,15 @@ export class FileList {
       const row = create("li", { className: "file file-row listed" }), buttons = create("div", { className: "file-buttons" });
       const button = (text, label, action) => {
         const made = create("button", { type: "button", className: "quiet small", textContent: text });
-        made.setAttribute("aria-label", `${label} ${file.name}`);
+        made.setAttribute("aria-label", label);
         made.addEventListener("click", action);
         buttons.append(made);
       };
       if (this.page.given.maximum > 1) {
-        button("↑", "Move up", () => this.move(index, -1));
-        button("↓", "Move down", () => this.move(index, 1));
+        button("↑", _("Move {name} up", { name: file.name }), () => this.move(index, -1));
+        button("↓", _("Move {name} down", { name: file.name }), () => this.move(index, 1));
       }
-      button("✕", "Remove", () => this.remove(index));
+      button("✕", _("Remove {name}", { name: file.name }), () => this.remove(index));
       const text = create("div", { className: "file-text" });
       text.append(create("strong", { className: "file-name", textContent: file.name }), create("span", { className: "small muted", textContent: formatSize(file.size) }));
       row.append(text, buttons);
@@ -87,7 +87,7 @@ export class FileList {
     this.show();
     (this.element.children[index] ?? this.element.lastElementChild)?.querySelector("button").focus();
     if (!this.files.length) document.getElementById("file").focus();
-    this.page.announce(`${file.name}: removed.`);
+    this.page.announce(_("{name}: removed.", { name: file.name }));
     this.page.changed();
   }
 }

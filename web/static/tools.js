@@ -1,5 +1,7 @@
 // Finds tools by the words of their names, their descriptions and synonyms; and conversions, such as "word to pdf".
 
+import { _ } from "./texts.js";
+
 const byId = (id) => document.getElementById(id);
 const list = document.querySelector(".tools"), tools = [...list.querySelectorAll("li:not(#conversion)")];
 const { extensions, targets, words: known } = JSON.parse(byId("trial").dataset.catalogue);
@@ -16,12 +18,12 @@ function formatsOf(word) {
 }
 
 function showConversion(query) {
-  const [, from, to] = /^\s*(\S+)\s+(?:to|into|as|in|2|→)\s+(\S+)\s*$/.exec(query) ?? [];
+  const [, from, to] = /^\s*(\S+)\s+(?:to|into|as|in|2|→|nach|zu|en|vers|a|para|em|から|を)\s+(\S+)\s*$/.exec(query) ?? [];
   const pairs = from ? formatsOf(from).flatMap((source) => formatsOf(to).map((one) => [source, one])) : [];
   const [source, one] = pairs.find(([before, after]) => targets[before]?.includes(after)) ?? [];
   conversion.hidden = !source;
   target = one ?? "";
-  if (source) link.textContent = `Convert ${source.toUpperCase()} to ${target.toUpperCase()}`;
+  if (source) link.textContent = _("Convert {source} to {target}", { source: source.toUpperCase(), target: target.toUpperCase() });
 }
 
 byId("tool-search").addEventListener("input", () => {
@@ -33,7 +35,7 @@ byId("tool-search").addEventListener("input", () => {
   }
   const count = list.querySelectorAll("li:not([hidden])").length;
   byId("no-tool").hidden = count > 0;
-  byId("tool-status").textContent = words.length ? `${count} found` : "";
+  byId("tool-status").textContent = words.length ? _("{count} found", { count }) : "";
 });
 link.addEventListener("click", () => dispatchEvent(new CustomEvent("choose-target", { detail: target })));
 byId("tool-search-field").hidden = false;

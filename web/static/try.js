@@ -2,9 +2,10 @@
 
 import { base } from "./base.js";
 import { createComparison } from "./try_compare.js";
-import { Access, formatSize, guard, plural, receiveFiles } from "./access.js";
+import { Access, guard, receiveFiles } from "./access.js";
 import { FileEntry, safeName, saving } from "./try_file.js";
 import { highlight } from "./highlight.js";
+import { _, _n, formatList, formatSize } from "./texts.js";
 import { OptionFields, givenOptions } from "./try_options.js";
 import { copyMiddle, encodeSample } from "./try_images.js";
 import { Queue, RequestError, sendForJson } from "./try_requests.js";
@@ -15,10 +16,14 @@ const trial = byId("trial"), effect = byId("effect");
 const { catalogue, groups, lossy } = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
 const { targets, extensions } = catalogue;
 const LOSSES = { // said once, of all output formats
-  detail: (targets, hasQuality) => `${listed(targets)} ${targets.length === 1 ? "leaves" : "leave"} out fine detail, so that files are small${hasQuality ? "; the quality says how much" : ""}.`,
-  structure: (targets) => `In ${listed(targets)}, text, vectors, layers or pages become pixels.`,
+  detail: (targets, hasQuality) => {
+    const formats = formatList(targets), { length } = targets;
+    return hasQuality
+      ? _n("{formats} leaves out fine detail, so that files are small; the quality says how much.", "{formats} leave out fine detail, so that files are small; the quality says how much.", length, { formats })
+      : _n("{formats} leaves out fine detail, so that files are small.", "{formats} leave out fine detail, so that files are small.", length, { formats });
+  },
+  structure: (targets) => _("In {formats}, text, vectors, layers or pages become pixels.", { formats: formatList(targets) }),
 };
-const listed = (names) => new Intl.ListFormat("en").format(names);
 const SAMPLE = 320; // pixels of the part that shows the effect of the quality
 const SAMPLED = new Set(["quality", "lossless", "subsampling", "alpha_quality", "palette", "colors", "dither", "effort"]);
 const PAUSE = 400; // milliseconds after the last change
@@ -105,7 +110,7 @@ const page = {
     this.changed();
     (entries[index] ?? entries.at(-1))?.part("remove").focus();
     if (!entries.length) byId("file").focus();
-    page.announce(`${entry.file.name}: removed.`);
+    page.announce(_("{name}: removed.", { name: entry.file.name }));
   },
 };
 
@@ -117,7 +122,7 @@ function addFiles(files) {
     seen.observe(entry.element);
   }
   page.changed();
-  if (files.length) page.announce(files.length === 1 ? `${files[0].name}: added.` : `${files.length} files added.`);
+  if (files.length) page.announce(_n("{name}: added.", "{count} files added.", files.length, { name: files[0].name }));
 }
 
 // The options that some of the files have.
@@ -141,9 +146,11 @@ function showOptions() {
 function showButton() {
   const pending = entries.filter((entry) => entry.isPending), running = entries.some((entry) => entry.controller);
   const again = pending.filter((entry) => entry.result).length;
-  const kind = again === 0 ? "" : again === pending.length ? "changed " : "new or changed ";
-  const nothing = running ? "Converting…" : entries.some((entry) => entry.result) ? "Nothing has changed" : "Nothing to convert";
-  byId("convert").textContent = pending.length ? `Convert ${plural(pending.length, `${kind}file`)}` : nothing;
+  const nothing = running ? _("Converting…") : entries.some((entry) => entry.result) ? _("Nothing has changed") : _("Nothing to convert");
+  const all = _n("Convert {count} file", "Convert {count} files", pending.length);
+  const changed = _n("Convert {count} changed file", "Convert {count} changed files", pending.length);
+  const some = _n("Convert {count} new or changed file", "Convert {count} new or changed files", pending.length);
+  byId("convert").textContent = !pending.length ? nothing : again === 0 ? all : again === pending.length ? changed : some;
   byId("convert").setAttribute("aria-disabled", String(!pending.length)); // keeps the focus, unlike disabled
   byId("cancel-all").hidden = !running;
   byId("cost").textContent = access.cost(pending.length);
@@ -157,8 +164,8 @@ function showWarnings(results) {
   }
   const alarms = [...found.keys()].filter((code) => !catalogue.information.includes(code));
   byId("warnings").hidden = !found.size || entries.length < 2;
-  byId("warnings").firstElementChild.textContent = alarms.length ? `Warnings: ${plural(alarms.length, "kind")}` : "Notes";
-  byId("warnings").lastElementChild.replaceChildren(...[...found].map(([code, { message, count }]) => Object.assign(document.createElement("li"), { textContent: `${plural(count, "file")}: ${message} (${code})` })));
+  byId("warnings").firstElementChild.textContent = alarms.length ? _n("Warnings: {count} kind", "Warnings: {count} kinds", alarms.length) : _("Notes");
+  byId("warnings").lastElementChild.replaceChildren(...[...found].map(([code, { message, count }]) => Object.assign(document.createElement("li"), { textContent: _n("{count} file: {message}", "{count} files: {message}", count, { message: `${message} (${code})` }) })));
 }
 
 function showTotals() {
@@ -168,7 +175,7 @@ function showTotals() {
   showWarnings(results);
   byId("totals").hidden = entries.length < 2;
   byId("save-all").hidden = results.length < 2;
-  byId("total").textContent = results.length ? `${plural(results.length, "file")}: ${formatSize(before)} → ${formatSize(after)}, ${saving(before, after)}${after < before ? `; ${formatSize(before - after)} saved` : ""}` : "";
+  byId("total").textContent = results.length ? `${_n("{count} file", "{count} files", results.length)}: ${formatSize(before)} → ${formatSize(after)}, ${saving(before, after)}${after < before ? `; ${_("{size} saved", { size: formatSize(before - after) })}` : ""}` : "";
 }
 
 // Shows what the quality does to a part of the first image. The server makes it, free of charge.
@@ -184,10 +191,10 @@ async function showSample() {
     const options = { output_format: entry.target, ...givenOptions(values, entry.schemas) };
     const { image, size } = await encodeSample(sample, options, signal);
     if (signal.aborted) return;
-    image.alt = `A part of ${entry.file.name} as ${entry.target}`;
-    const captions = ["original", `${entry.target}: this part has ${formatSize(size)}`];
-    effect.querySelector(".effect-picture").replaceChildren(createComparison(sample, image, { label: "Original and result", captions, zoom: false }));
-    effect.querySelector(".effect-note").textContent = "A part of the first image, pixel by pixel. Free of charge.";
+    image.alt = _("A part of {name} as {format}", { name: entry.file.name, format: entry.target });
+    const captions = [_("original"), _("{format}: this part has {size}", { format: entry.target, size: formatSize(size) })];
+    effect.querySelector(".effect-picture").replaceChildren(createComparison(sample, image, { label: _("Original and result"), captions, zoom: false }));
+    effect.querySelector(".effect-note").textContent = _("A part of the first image, pixel by pixel. Free of charge.");
     effect.hidden = false;
   } catch (error) {
     if (signal.aborted || !(error instanceof RequestError)) return;
@@ -209,7 +216,7 @@ function fillSamples({ file, result: { name, data, options } }) {
     code.textContent = fill(before, words) + lines.join("") + fill(after, words);
     highlight(code);
   }
-  byId("requests-title").textContent = `The API requests for ${name}`;
+  byId("requests-title").textContent = _("The API requests for {name}", { name });
   byId("requests").hidden = false;
 }
 
@@ -218,7 +225,7 @@ function findTargets() {
   const words = byId("target-search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const isFound = (name) => words.every((word) => [name, ...(extensions[name] ?? []), ...(catalogue.words[name] ?? "").split(" ")].some((one) => one.startsWith(word)));
   const { value } = byId("target");
-  byId("target").replaceChildren(new Option("suggested for each file", ""), ...Object.entries(catalogue.groups).map(([label, names]) => {
+  byId("target").replaceChildren(new Option(_("suggested for each file"), ""), ...Object.entries(catalogue.groups).map(([label, names]) => {
     const group = Object.assign(document.createElement("optgroup"), { label });
     group.append(...names.filter((name) => isFound(name) || name === value).map((name) => new Option(name, name, name === value, name === value)));
     return group;
@@ -255,7 +262,7 @@ byId("cancel-all").addEventListener("click", () => {
 byId("remove-all").addEventListener("click", () => {
   for (const entry of [...entries]) entry.remove();
   byId("file").focus();
-  page.announce("All files are removed.");
+  page.announce(_("All files are removed."));
 });
 byId("save-all").addEventListener("click", async () => {
   const archive = await createZip(entries.filter((entry) => entry.result).map((entry) => entry.result));

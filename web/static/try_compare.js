@@ -1,11 +1,12 @@
 // Two images under one slider, and the choice of a part of an image.
 
 import { create } from "./base.js";
+import { _ } from "./texts.js";
 
 const CROP = {
-  hint: "Drag on the image to choose the part to keep.",
-  describe: ([, , width, height]) => `Keeps ${Math.round(100 * width)} % of the width and ${Math.round(100 * height)} % of the height.`,
-  reset: "Keep the whole image",
+  hint: _("Drag on the image to choose the part to keep."),
+  describe: ([, , width, height]) => _("Keeps {width}% of the width and {height}% of the height.", { width: Math.round(100 * width), height: Math.round(100 * height) }),
+  reset: _("Keep the whole image"),
 };
 const shareOf = (frame, { clientX, clientY }) => {
   const box = frame.getBoundingClientRect(), within = (value) => Math.min(1, Math.max(0, value));
@@ -59,7 +60,7 @@ export function createComparison(before, after, { label, captions, zoom = true }
 }
 
 function createZoom(figure, box) {
-  const button = create("button", { type: "button", className: "quiet small", textContent: "Zoom to 100 %" });
+  const button = create("button", { type: "button", className: "quiet small", textContent: _("Zoom to 100%") });
   button.setAttribute("aria-pressed", "false");
   button.addEventListener("click", () => {
     const zoomed = figure.classList.toggle("zoomed");

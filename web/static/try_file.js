@@ -4,15 +4,19 @@ import { base } from "./base.js";
 import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
 import { copyMiddle, loadPreview, showImage } from "./try_images.js";
-import { formatSize, newKey, plural } from "./access.js";
+import { newKey } from "./access.js";
+import { _, _n, formatPercent, formatSize } from "./texts.js";
 import { RequestError, createForm, describeError, isFinal, run, sendForJson, showIn } from "./try_requests.js";
 
-const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…" };
+const STATES = { waiting: _("Waiting…"), uploading: _("Uploading…"), converting: _("Converting…") };
 const HEAD = 65536; // bytes at the beginning of a large file that show its format
 const LARGE = 1 << 20; // bytes of a file whose format is found before it is sent
 const OPENED = 3; // files of which errors and results are shown in whole
 
-export const saving = (before, after) => `${Math.abs(Math.round(1000 * (1 - after / before)) / 10)} % ${after > before ? "larger" : "smaller"}`;
+export function saving(before, after) {
+  const share = formatPercent(Math.abs(1 - after / before));
+  return after > before ? _("{share} larger", { share }) : _("{share} smaller", { share });
+}
 export const safeName = (name) => name.replace(/[^\p{L}\p{N} ._()-]/gu, "_");
 
 let count = 0;
@@ -56,7 +60,7 @@ export class FileEntry {
     name.textContent = this.file.name;
     name.id = `${this.id}-name`;
     this.part("file").setAttribute("aria-labelledby", name.id);
-    this.part("upload").setAttribute("aria-label", `Upload of ${this.file.name}`);
+    this.part("upload").setAttribute("aria-label", _("Upload of {name}", { name: this.file.name }));
     for (const [part, action] of [["remove", "remove"], ["cancel", "cancel"], ["compare", "toggleComparison"], ["crop", "toggleCropper"], ["more", "togglePanel"]]) {
       this.part(part).addEventListener("click", () => this[action]());
     }
@@ -66,11 +70,11 @@ export class FileEntry {
       this.own.set("password", this.part("password").value);
       this.page.changed();
     });
-    this.part("more").setAttribute("aria-label", `Options for ${this.file.name}`);
+    this.part("more").setAttribute("aria-label", _("Options for {name}", { name: this.file.name }));
     this.identified = Promise.resolve();
     this.setSource(this.source);
     const { limit } = this.page.access;
-    if (this.file.size > limit) this.refuse(describeError({ code: "file_too_large", reason: "bytes", message: `The file is larger than ${Math.floor(limit / 1048576)} MB.` }));
+    if (this.file.size > limit) this.refuse(describeError({ code: "file_too_large", reason: "bytes", message: _("The file is larger than {mib} MB.", { mib: Math.floor(limit / 1048576) }) }));
     else if (!this.source) this.seen(); // its format decides what it can become
   }
 
@@ -113,7 +117,7 @@ export class FileEntry {
   setSource(source) {
     this.source = source;
     const chosen = this.part("own-target").value;
-    this.part("own-target").replaceChildren(new Option("as all files", ""), ...this.targets.map((name) => new Option(name, name, false, name === chosen)));
+    this.part("own-target").replaceChildren(new Option(_("as all files"), ""), ...this.targets.map((name) => new Option(name, name, false, name === chosen)));
     this.paired = this.loadPair();
   }
 
@@ -179,7 +183,7 @@ export class FileEntry {
     try {
       const { data } = await sendForJson(`${base}/try/convert`, { form, signal });
       if (!isCurrent()) return; // for another format, an inspection is queued
-      this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : []), ...(data.file_count > 1 ? [`A ZIP of ${data.file_count} images`] : [])];
+      this.facts = [...(data.width && data.height ? [_("{width} × {height} pixels", { width: String(data.width), height: String(data.height) })] : []), ...(data.pages > 1 ? [_n("{count} page", "{count} pages", data.pages)] : []), ...(data.file_count > 1 ? [_("A ZIP of {count} images", { count: data.file_count })] : [])];
       this.messages = data.warnings.map((warning) => warning.message);
       this.correctSource(data.input_format);
     } catch (error) {
@@ -207,10 +211,10 @@ export class FileEntry {
 
   showFacts() {
     const { source, target, result } = this;
-    const before = `${source ?? "unknown format"}, ${formatSize(this.file.size)}`;
+    const before = `${source ?? _("unknown format")}, ${formatSize(this.file.size)}`;
     const after = result ? `${result.data.output_format}, ${formatSize(result.data.processed_size)}, ${saving(this.file.size, result.data.processed_size)}` : target;
     this.part("sizes").textContent = `${before} → ${after ?? "?"}`;
-    const missing = target || this.isRefused ? [] : [`${source} does not convert to ${this.page.target}. Choose another format for this file.`];
+    const missing = target || this.isRefused ? [] : [_("{source} does not convert to {target}. Choose another format for this file.", { source, target: this.page.target })];
     this.part("inspection").textContent = [...missing, ...this.facts.map((fact) => `${fact}.`), ...(result ? [] : this.messages)].join(" ");
     if (missing.length) this.openPanel();
     this.part("own").hidden = this.isRefused;
@@ -227,12 +231,12 @@ export class FileEntry {
     this.page.changed();
     try {
       await this.page.conversions.add(() => this.run(target, options, request, signal), signal);
-      this.setState("done", `Done: ${this.result.data.input_format} to ${this.result.data.output_format}.`);
+      this.setState("done", _("Done: {source} to {target}.", { source: this.result.data.input_format, target: this.result.data.output_format }));
     } catch (error) {
       if (isFinal(error)) this.attempt = {};
       if (error instanceof RequestError) this.showError(error);
       else if (!signal.aborted) throw error;
-      else if (!this.removal.signal.aborted) this.setState("cancelled", "Cancelled.");
+      else if (!this.removal.signal.aborted) this.setState("cancelled", _("Cancelled."));
     } finally {
       this.controller = null;
       this.part("cancel").hidden = true;
@@ -254,7 +258,7 @@ export class FileEntry {
     };
     const onWait = (seconds) => {
       this.isSent = false;
-      this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
+      this.setState("waiting", _("Too many requests, waiting {seconds} s…", { seconds }));
     };
     this.setState("uploading");
     const result = await run(`${base}/try/convert`, { form, key: this.attempt.key, signal, onUpload, onWait });
@@ -271,7 +275,7 @@ export class FileEntry {
     this.element.dataset.state = state;
     this.part("state").title = text;
     if (!(state in STATES) && state !== "failed") this.page.announce(`${this.file.name}: ${text}`);
-    else if (state === "waiting") this.page.announce(`${this.file.name}: converting.`);
+    else if (state === "waiting") this.page.announce(_("{name}: converting.", { name: this.file.name }));
   }
 
   showError(error) {
@@ -294,14 +298,14 @@ export class FileEntry {
     const url = URL.createObjectURL(typed);
     this.result = { blob: typed, url, name, data, request, options: shown };
     Object.assign(this.part("save"), { href: url, download: name, hidden: false });
-    const files = zipped ? [`A ZIP archive of ${plural(data.file_count, "file")}.`] : [];
-    const quality = data.quality_used ? [`Quality ${data.quality_used}.`] : [];
+    const files = zipped ? [_n("A ZIP archive of {count} file.", "A ZIP archive of {count} files.", data.file_count)] : [];
+    const quality = data.quality_used ? [_("Quality {number}.", { number: data.quality_used })] : [];
     this.part("times").textContent = [...files, ...quality].join(" ");
     const items = data.warnings.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})` }));
     this.part("warnings").hidden = !items.length;
     this.part("warnings").lastElementChild.replaceChildren(...items);
     const alarms = data.warnings.filter(({ code }) => !this.page.catalogue.information.includes(code)).length;
-    this.part("flag").textContent = alarms ? plural(alarms, "warning") : "";
+    this.part("flag").textContent = alarms ? _n("{count} warning", "{count} warnings", alarms) : "";
     this.showFacts();
     if (options.password) this.showBefore();
     this.part("compare").hidden = zipped;
@@ -340,8 +344,8 @@ export class FileEntry {
     try {
       const images = await Promise.all([[file, file.name], [result.blob, result.name]].map(([blob, name]) => loadPreview(blob, this.imageOptions(name))));
       if (result !== this.result) return;
-      const captions = [`before: ${formatSize(file.size)}`, `after: ${formatSize(result.blob.size)}, ${saving(file.size, result.blob.size)}`];
-      this.part("view").replaceChildren(createComparison(...images, { label: `Before and after of ${file.name}`, captions, zoom: !images[1].isPreview }));
+      const captions = [_("before: {size}", { size: formatSize(file.size) }), _("after: {size}, {change}", { size: formatSize(result.blob.size), change: saving(file.size, result.blob.size) })];
+      this.part("view").replaceChildren(createComparison(...images, { label: _("Before and after of {name}", { name: file.name }), captions, zoom: !images[1].isPreview }));
       this.part("view").hidden = false;
     } catch {
       if (!this.removal.signal.aborted) this.part("compare").hidden = true; // one of them is no image

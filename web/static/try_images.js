@@ -1,6 +1,7 @@
 // Images of files: shown by the browser if it can, else a preview that the server makes.
 
 import { base } from "./base.js";
+import { _ } from "./texts.js";
 import { readZip } from "./zip.js";
 import { Queue, createForm, send } from "./try_requests.js";
 
@@ -31,7 +32,7 @@ export async function loadPreview(blob, { alt, limit, password, signal }) {
     if (blob.size > limit) throw error;
   }
   const shown = await preview({ file: blob, ...(password && { password }) }, signal);
-  return Object.assign(await loadImage(shown, `Preview of ${alt}`), { isPreview: true });
+  return Object.assign(await loadImage(shown, _("Preview of {name}", { name: alt })), { isPreview: true });
 }
 
 // Resolves to an image of a page of a file, which the server makes.
@@ -62,7 +63,7 @@ export async function showImage(frame, blob, options) {
     if (isCurrent()) frame.replaceChildren(image);
     return image;
   } catch {
-    if (isCurrent()) showText(frame, "No preview");
+    if (isCurrent()) showText(frame, _("No preview"));
     return null;
   }
 }

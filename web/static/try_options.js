@@ -1,12 +1,13 @@
 // The options of conversions: form controls made from the JSON Schema of a pair of formats, in groups.
 
 import { create } from "./base.js";
+import { _ } from "./texts.js";
 
 const MAIN = 3; // options of a group that are shown first
 const defaultOf = (schema) => schema.type === "boolean" ? String(schema.default ?? false) : String(schema.default ?? "");
 const choicesOf = (schema) => schema.enum ?? (schema.const === undefined ? null : [schema.const]);
 const textOf = (value) => typeof value !== "object" ? value : Array.isArray(value) && !value.some((one) => typeof one === "object") ? value.join(",") : JSON.stringify(value);
-const placeholderOf = ({ default: value, examples }) => value ?? (examples ? `e.g. ${textOf(examples[0])}` : "");
+const placeholderOf = ({ default: value, examples }) => value ?? (examples ? _("e.g. {example}", { example: String(textOf(examples[0])) }) : "");
 const isSlider = ({ type, minimum, maximum, default: value }) => type === "integer" && value !== undefined && maximum - minimum < 100;
 const isFile = (schema) => schema["x-file"] && !schema.examples.some((one) => !one.startsWith("file_")); // a name is no value
 export const isSecret = (schema) => schema?.format === "password";
@@ -30,7 +31,7 @@ function writeControl(control, value) {
 function createSelect(schema, choices) {
   const control = create("select", {});
   const values = schema.default === undefined ? ["", ...choices] : choices;
-  control.append(...values.map((value) => new Option(value === "" ? "not set" : value, value)));
+  control.append(...values.map((value) => new Option(value === "" ? _("not set") : value, value)));
   return control;
 }
 
@@ -117,7 +118,7 @@ export class OptionFields {
       const further = create("details", { className: "further" }), rest = create("div", { className: "options" });
       further.dataset.name = `${name}, further`;
       rest.append(...fields);
-      further.append(create("summary", { textContent: `${fields.length} more` }), rest);
+      further.append(create("summary", { textContent: _("{count} more", { count: fields.length }) }), rest);
       group.append(further);
     }
     return group;
@@ -127,7 +128,7 @@ export class OptionFields {
     const field = create("div", { className: "field" }), id = `${this.prefix}-${name}`;
     const control = this.controls[name] = Object.assign(createControl(schema), { id, name });
     const title = create("label", { htmlFor: id, textContent: label });
-    const hint = create("span", { id: `${id}-hint`, className: "hint", textContent: (schema.description ?? "").replaceAll("`", "") });
+    const hint = create("span", { id: `${id}-hint`, className: "hint", lang: "en", textContent: (schema.description ?? "").replaceAll("`", "") });
     control.setAttribute("aria-describedby", hint.id);
     if (control.type === "checkbox") title.prepend(control);
     if (control.type === "range") title.append(create("output", { htmlFor: id }));
@@ -163,7 +164,7 @@ export class OptionFields {
     const isSet = (name) => this.entered.has(name) && this.entered.get(name) !== (base[name] ?? defaultOf(this.schemas[name]));
     for (const group of this.container.querySelectorAll(".group")) {
       const count = Object.keys(this.controls).filter((name) => isSet(name) && group.contains(this.controls[name])).length;
-      group.querySelector(".options-set").textContent = count ? `(${count} set)` : "";
+      group.querySelector(".options-set").textContent = count ? _("({count} set)", { count }) : "";
     }
     for (const output of this.container.querySelectorAll("output")) output.value = document.getElementById(output.htmlFor.value).value;
   }

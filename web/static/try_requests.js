@@ -1,6 +1,7 @@
 // Requests of pages: with progress and cancellation, in a queue, and errors that say what to do.
 
 import { base } from "./base.js";
+import { _ } from "./texts.js";
 
 const RETRIES = 3; // of a request that exceeds a rate limit
 const RETRIED = [undefined, "queue_full"]; // reasons
@@ -22,26 +23,26 @@ export class RequestError extends Error {
 const account = document.body.dataset.account ?? ""; // that is signed in
 
 const LINKS = {
-  no_credits: { href: `${base}/dashboard`, text: "Your credits" },
-  bytes: { href: `${base}/docs/limits`, text: "Limits" },
-  trials: { href: `${base}/register`, text: "Create an account" },
-  signed_in_changed: { href: "", text: "Reload" },
+  no_credits: { href: `${base}/dashboard`, text: _("Your credits") },
+  bytes: { href: `${base}/docs/limits`, text: _("Limits") },
+  trials: { href: `${base}/register`, text: _("Create an account") },
+  signed_in_changed: { href: "", text: _("Reload") },
 };
 const ADVICE = {
-  pdf_encrypted: "Enter the password and convert again.",
-  corrupt_input: "Open the file in its program, save it again, and try that copy.",
+  pdf_encrypted: _("Enter the password and convert again."),
+  corrupt_input: _("Open the file in its program, save it again, and try that copy."),
 };
 
 // The error of the API as a RequestError, with advice where its message has none.
 export function describeError(error, retryAfter = null) {
   const name = error.reason ?? error.code;
   let advice = ADVICE[name];
-  let link = LINKS[name] ?? { href: `${base}/docs/errors#${error.code}`, text: "About this error" };
+  let link = LINKS[name] ?? { href: `${base}/docs/errors#${error.code}`, text: _("About this error") };
   if (name === "bytes" && !account) {
-    advice = "With an account, files may be larger.";
+    advice = _("With an account, files may be larger.");
     link = LINKS.trials;
   } else if (error.retryable && name !== "trials") {
-    advice = retryAfter ? `Convert again in ${retryAfter} s.` : "Convert again.";
+    advice = retryAfter ? _("Convert again in {seconds} s.", { seconds: retryAfter }) : _("Convert again.");
   }
   return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link, Number(retryAfter));
 }
@@ -65,7 +66,7 @@ async function errorOf(xhr) {
     body = JSON.parse(await xhr.response.text());
   } catch { // a proxy's page
   }
-  const error = body.error ?? { code: "server_error", message: `The server responded with status ${xhr.status}.`, retryable: true };
+  const error = body.error ?? { code: "server_error", message: _("The server responded with status {status}.", { status: xhr.status }), retryable: true };
   return describeError(error, xhr.getResponseHeader("Retry-After"));
 }
 
@@ -83,7 +84,7 @@ function sendOnce(path, { form, key, accept, signal, onUpload } = {}) {
     if (accept) xhr.setRequestHeader("Accept", accept);
     if (onUpload) xhr.upload.addEventListener("progress", ({ loaded, total }) => onUpload(loaded / total));
     xhr.addEventListener("load", () => (xhr.status < 300 ? resolve(xhr) : errorOf(xhr).then(reject)));
-    xhr.addEventListener("error", () => reject(new RequestError({ message: "The server cannot be reached. Check your connection and convert again." })));
+    xhr.addEventListener("error", () => reject(new RequestError({ message: _("The server cannot be reached. Check your connection and convert again.") })));
     xhr.addEventListener("abort", () => reject(new DOMException("cancelled", "AbortError")));
     xhr.addEventListener("loadend", () => signal?.removeEventListener("abort", abort));
     if (signal?.aborted) return abort();

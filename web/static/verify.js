@@ -1,5 +1,6 @@
 import { base } from "./base.js";
 import { offerKey } from "./new_key.js";
+import { _ } from "./texts.js";
 
 // Exchanges the token in the URL fragment for the API key when the button is clicked.
 
@@ -11,7 +12,7 @@ function showKey(data) {
   byId("intro").hidden = byId("show-key").parentElement.hidden = true;
   byId("key-section").hidden = byId("next").hidden = false;
   byId("key").value = data.api_key;
-  byId("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
+  byId("account").textContent = _("{name} ({email}) has {count} credits.", { name: data.name, email: data.email, count: data.credits_remaining });
   byId("message").textContent = data.message;
   const url = byId("key-section").dataset.url;
   byId("test").textContent = `export CONVERTD_API_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_API_KEY" \\\n  ${url}/account`;
@@ -22,7 +23,7 @@ function showKey(data) {
 
 async function fetchKey() {
   byId("show-key").disabled = true;
-  setStatus("Loading…");
+  setStatus(_("Loading…"));
   try {
     const response = await fetch(`${base}/api/v1/verify?token=${fragment[1]}`,
       { headers: { Accept: "application/json" }, cache: "no-store", referrerPolicy: "no-referrer" });
@@ -33,11 +34,11 @@ async function fetchKey() {
     if (response.status === 404) {
       byId("new-email").hidden = false;
       byId("intro").hidden = byId("show-key").parentElement.hidden = true;
-      return setStatus("This link has been used or has expired. Links are valid for 24 hours.");
+      return setStatus(_("This link has been used or has expired. Links are valid for 24 hours."));
     }
     setStatus(error.message);
   } catch {
-    setStatus("The server cannot be reached. Try again.");
+    setStatus(_("The server cannot be reached. Try again."));
   }
   byId("show-key").disabled = false;
 }
@@ -45,7 +46,7 @@ async function fetchKey() {
 byId("show-key").addEventListener("click", fetchKey);
 addEventListener("hashchange", () => location.reload());
 if (!fragment) {
-  byId("intro").textContent = "To see your API key, open the link in the email that we sent you.";
+  byId("intro").textContent = _("To see your API key, open the link in the email that we sent you.");
   byId("show-key").parentElement.hidden = true;
   byId("new-email").hidden = false;
 }

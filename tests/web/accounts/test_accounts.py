@@ -23,6 +23,7 @@ from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.mail_server import email_to, emails_to, token_sent_to
 from web.api.errors import InvalidParameter
 from web.api.fields import parse_period
+from web.locale.languages import ENGLISH
 from web.services.accounts import usage_report
 from web.services.accounts.accounts import ONCE_PER_MAILBOX
 
@@ -392,10 +393,10 @@ def test_less_frequent_pairs_share_one_bar() -> None:
     bars = usage_report.pair_bars(pairs)
     assert len(bars) == 9
     assert (bars[0].label, bars[0].count, bars[0].share) == ("png → f0", 20, 87.0)
-    assert (bars[-1].label, bars[-1].count, bars[-1].share) == ("all others", 23, 100)
+    assert (bars[-1].label, bars[-1].count, bars[-1].share) == ("", 23, 100)
     assert usage_report.pair_bars([]) == ()
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 kB"), (5 << 30, "5.0 GB")])
 def test_sizes(number: int, text: str) -> None:
-    assert usage_report.format_size(number) == text
+    assert ENGLISH.size(number) == text

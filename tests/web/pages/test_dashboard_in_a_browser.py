@@ -167,7 +167,7 @@ def test_webhooks_on_the_dashboard(page: Page, site: Running, keep: Callable[[Pa
         assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
     page.emulate_media(color_scheme="dark")
     assert violations(page, "color-contrast") == []
-    page.get_by_role("button", name=re.compile("again")).first.click()
+    page.get_by_role("button", name=re.compile("Redeliver")).first.click()
     page.get_by_text("Delete…").click()
     page.get_by_role("button", name="Delete now").click()
     expect(page.get_by_text("hooks.invalid")).to_have_count(0)

@@ -51,10 +51,11 @@ def test_security_headers(server: Running, path: str) -> None:
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"/static/)", response.text)
-    assert not re.search(r"(?<!canonical. )(src|href)=.(https?:)?//", response.text)
+    assert not re.search(r"(?<!canonical. )(?<!hreflang=.{4} )(?<!x-default. )(src|href)=.(https?:)?//", response.text)
     assert response.headers["Cache-Control"] == ("no-cache" if path in PUBLIC_PAGES else "no-store")
     assert "Set-Cookie" not in response.headers
-    assert http.head(server.url + path).status_code == 200
+    german = http.head(server.url + path, headers={"Accept-Language": "de"})
+    assert (german.status_code, german.headers["Content-Language"]) == (200, "en" if "/docs" in path else "de")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -71,7 +72,8 @@ def test_pages_have_the_rate_limit_of_addresses(servers: Servers, data_dir: Path
 def test_public_pages_are_rendered_once(server: Running, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(encoding: str = "gzip") -> str:
         response = http.get(server.url + path, headers={"Accept-Encoding": encoding})
-        assert response.headers["Vary"] == "Accept-Encoding"
+        own = "" if path.startswith("/docs") else "Accept-Language, Cookie, "
+        assert response.headers["Vary"] == f"{own}Accept-Encoding"
         assert response.headers.get("Content-Encoding", "identity") == encoding
         return response.text
 
@@ -272,8 +274,8 @@ def test_emails_end_with_the_operator(named: Running) -> None:
     assert [line for line in content.decode().splitlines() if "#token=" in line or "token=" in line]  # whole
 
 
-def _buy(server: Running, stripe: StripeServer) -> tuple[str, dict[str, Any]]:
-    """Buys a pack, and returns the receipt and the session."""
+def _buy(server: Running, stripe: StripeServer, language: str = "en") -> tuple[str, dict[str, Any]]:
+    """Buys a pack, and returns the receipt in the language, and the session."""
     key = server.account()
     response = http.post(
         f"{server.api}/credits/purchase", json={"pack": "starter"}, headers={"Authorization": f"Bearer {key}"}
@@ -282,7 +284,8 @@ def _buy(server: Running, stripe: StripeServer) -> tuple[str, dict[str, Any]]:
     paid = stripe.paid(session)
     assert send(server.api, event("checkout.session.completed", paid)).status_code == 200
     with signed_in(server, key) as browser:
-        return browser.get(f"/dashboard/purchases/{paid['client_reference_id']}").text, paid
+        page = f"/dashboard/purchases/{paid['client_reference_id']}"
+        return browser.get(page, headers={"Accept-Language": language}).text, paid
 
 
 def test_a_receipt_is_bookable(named: Running, stripe: StripeServer) -> None:
@@ -292,11 +295,19 @@ def test_a_receipt_is_bookable(named: Running, stripe: StripeServer) -> None:
         assert text in receipt
     net = session["amount_total"] - session["total_details"]["amount_tax"]
     assert f"<td>{net / 100:.2f} EUR</td>" in receipt
-    assert f"{session['total_details']['amount_tax'] / 100:.2f} EUR (19 %)" in receipt
+    assert f"{session['total_details']['amount_tax'] / 100:.2f} EUR (19%)" in receipt
     assert f"<td>{session['amount_total'] / 100:.2f} EUR</td>" in receipt
     assert session["client_reference_id"] in receipt
     assert session["amount_total"] == DEFAULT_PACKS["starter"].amount
     assert session["invoice"]
+
+
+def test_a_receipt_in_german(named: Running, stripe: StripeServer) -> None:
+    receipt, session = _buy(named, stripe, "de")
+
+    amount = f"{session['amount_total'] / 100:.2f}".replace(".", ",")
+    for text in ("<h1>Beleg</h1>", "USt-IdNr. DE123456789", f"<td>{amount} EUR</td>", "EUR (19 %)", "bezahlt"):
+        assert text in receipt
 
 
 def test_a_receipt_without_vat(servers: Servers, stripe: StripeServer, tmp_path: Path) -> None:

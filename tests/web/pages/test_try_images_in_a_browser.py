@@ -44,9 +44,7 @@ def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) ->
     page.locator("#all-width").fill("800")
     expect(page.locator("#cost")).to_have_text("Costs 20 credits of 20.")
     page.get_by_role("button", name="Convert 20 files").click()
-    expect(page.locator("#total")).to_have_text(
-        re.compile(r"^20 files: .* → .*, .* % (smaller|larger)"), timeout=60_000
-    )
+    expect(page.locator("#total")).to_have_text(re.compile(r"^20 files: .* → .*, .*% (smaller|larger)"), timeout=60_000)
     expect(page.locator("#access strong")).to_have_text("0 credits")
     keep(page, "landing-twenty")
     page.set_viewport_size({"width": 360, "height": 800})
@@ -146,7 +144,7 @@ def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> 
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.4)
     page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
     page.mouse.up()
-    expect(entry.locator(".cropper")).to_contain_text("Keeps 50 % of the width and 50 % of the height.")
+    expect(entry.locator(".cropper")).to_contain_text("Keeps 50% of the width and 50% of the height.")
     keep(page, "landing-crop")
     convert(page)
     expect(state(entry)).to_have_text("Done: png to bmp.")
@@ -215,7 +213,7 @@ def test_comparison_by_mouse_accountboard_and_zoom(page: Page, site: Running, ke
     expect(slider).to_have_value("1")
     assert shown_colors(figure) == ["gray", "gray"]
     keep(page, "landing-comparison")
-    zoom = figure.get_by_role("button", name="Zoom to 100 %")
+    zoom = figure.get_by_role("button", name="Zoom to 100%")
     zoom.click()
     expect(zoom).to_have_attribute("aria-pressed", "true")
     assert pair.evaluate("pair => [pair.offsetWidth, pair.offsetHeight]") == [2000, 1000]

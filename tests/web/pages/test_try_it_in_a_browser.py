@@ -80,7 +80,7 @@ def test_conversion_with_a_key(page: Page, site: Running, keep: Save) -> None:
     expect(state(entry)).to_have_text("Done: heic to webp.")
     expect(page.locator("#message")).to_have_text("holiday.heic: Done: heic to webp.")
     expect(page.locator("#access strong")).to_have_text("2 credits")
-    expect(entry.locator(".sizes")).to_have_text(re.compile("^heic, .* → webp, .* % (smaller|larger)$"))
+    expect(entry.locator(".sizes")).to_have_text(re.compile("^heic, .* → webp, .*% (smaller|larger)$"))
     expect(entry.get_by_role("slider", name="Before and after of holiday.heic")).to_be_visible()
     page.locator("#requests-title").click()
     curl, fetch = page.locator('.sample[data-language="curl"]').all()

@@ -21,6 +21,7 @@ from storage.tables.api_keys import IssuedKey, Key, parse_key
 from storage.tables.email_verification import Verified
 from web.api.errors import EmailNotConfigured, InvalidParameter, KeyNotVerified, RateLimited, RegistrationClosed
 from web.api.values import API
+from web.locale.languages import LANGUAGES, Language, gettext_noop
 from web.metrics.service import CreditMetrics
 from web.services.accounts.changes import SIGN_IN_LINK
 from web.services.accounts.email import EmailQueue, replacement_email, sign_in_email, verification_email
@@ -158,7 +159,7 @@ class Accounts:
         return await self._database.run(ledger.balance, account_id)
 
 
-ONCE_PER_MAILBOX = f"Only the first account of a mailbox on a day gets the {FREE_CREDITS} free credits."
+ONCE_PER_MAILBOX = gettext_noop("Only the first account of a mailbox on a day gets the free credits.")
 
 
 def has_domain(email: str, domains: Collection[str]) -> bool:
@@ -188,8 +189,8 @@ class Registrations:
         """A sentence for clients about the free credits of accounts of one mailbox; empty if each account gets them."""
         return ONCE_PER_MAILBOX if self._settings.mailbox_credits_once else ""
 
-    async def register(self, email: str, name: str, address: str) -> None:
-        """Sends a verification email for a client at the network address `address`.
+    async def register(self, email: str, name: str, address: str, language: Language) -> None:
+        """Sends a verification email for a client at the network address `address` who reads the language.
 
         Unless registration is open, only owners of existing accounts get an email. Raises RegistrationClosed,
         EmailNotConfigured, InvalidParameter for an address of another domain, and RateLimited.
@@ -206,9 +207,10 @@ class Registrations:
             return
         link = f"{self._settings.base_url}/verify?token={registration.token}"
         if registration.purpose == "register":
-            self._email_queue.enqueue(verification_email(registration.email, link, self.credits_rule))
+            self._email_queue.enqueue(verification_email(registration.email, link, self.credits_rule, language))
         else:
-            self._email_queue.enqueue(replacement_email(registration.email, link))
+            known = LANGUAGES.get(registration.language or "", language)
+            self._email_queue.enqueue(replacement_email(registration.email, link, known))
 
     async def verify(self, token: str, address: str) -> Verified:
         """Exchanges the token of a verification email, once, for an API key. Raises NotFound."""
@@ -223,8 +225,10 @@ class Registrations:
             self._metrics.granted.labels("registration").inc(verified.account.credits_remaining)
         return verified
 
-    async def request_sign_in(self, email: str, address: str) -> None:
+    async def request_sign_in(self, email: str, address: str, language: Language) -> None:
         """Sends a link to sign in to a client at the network address `address`, if the email address has an account.
+
+        It is in the language of the account, by default in the client's.
 
         Raises EmailNotConfigured and RateLimited.
         """
@@ -232,7 +236,8 @@ class Registrations:
         requested = await self._database.run(email_verification.request_sign_in, email)
         if requested is not None:
             link = f"{self._settings.base_url.removesuffix(API)}{SIGN_IN_LINK}#token={requested.token}"
-            self._email_queue.enqueue(sign_in_email(requested.email, link))
+            known = LANGUAGES.get(requested.language or "", language)
+            self._email_queue.enqueue(sign_in_email(requested.email, link, known))
 
     async def sign_in(self, token: str) -> str:
         """Exchanges the token of a link, once, for the token of a session. Raises NotFound."""
@@ -253,5 +258,5 @@ class Registrations:
             for counter in counters:
                 status = await count(*counter)
                 if not status.allowed:
-                    message = "Too many emails were asked for; try again later."
+                    message = gettext_noop("Too many emails were asked for; try again later.")
                     raise RateLimited(message, retry_after=status.retry_after, reason="registrations", limit=status)

@@ -1,6 +1,6 @@
 """Email delivery: texts, transports, and a background queue with retries that is flushed on shutdown.
 
-Messages are plain ASCII text with one link on a line of its own.
+Messages are plain text with one link on a line of its own.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from aiosmtplib import SMTP, SMTPException, SMTPNotSupported
 from config.settings import is_loopback
 from storage.ids import new_id
 from storage.tables.webhooks import DisabledReason
+from web.locale.languages import ENGLISH, Language, gettext_noop
 
 log = logging.getLogger("convertd.email")
 
@@ -31,7 +32,7 @@ RETRY_DELAYS = (2.0, 10.0)  # seconds
 CAPACITY = 1000  # emails
 CLOSE_TIMEOUT = 2.5  # seconds
 
-_VERIFICATION = """\
+_VERIFICATION = gettext_noop("""\
 Welcome to convertd.
 
 Open this link to confirm your email address and see your API key:
@@ -42,9 +43,9 @@ The link works once, within 24 hours. The API key is shown only once:
 keep it in a safe place.
 {credits_rule}
 If you did not ask for an API key, ignore this email.
-"""
+""")
 
-_REPLACEMENT = """\
+_REPLACEMENT = gettext_noop("""\
 Someone asked for a convertd API key with your email address, which
 already has an account.
 
@@ -56,10 +57,10 @@ The link works once, within 24 hours. The API key is shown only once:
 keep it in a safe place. Your credits do not change.
 
 If you did not ask for an API key, ignore this email.
-"""
+""")
 
 
-_SIGN_IN = """\
+_SIGN_IN = gettext_noop("""\
 Open this link to sign in to the dashboard of your convertd account:
 
 {link}
@@ -68,31 +69,31 @@ The link works once, within 15 minutes.
 
 If you did not ask for it, ignore this email: nobody can sign in
 without the link.
-"""
+""")
 
-_INVITATION = """\
+_INVITATION = gettext_noop("""\
 You are invited to convertd. Open this link to sign in to your account:
 
 {link}
 
 The link works once, within 7 days.
-"""
+""")
 
-_DISABLED_WEBHOOK = """\
+_DISABLED_WEBHOOK = gettext_noop("""\
 The webhook of your convertd account at
 
 {host}
 
-gets no more messages, because {reason}.
+receives no more events, because {reason}.
 
 To use it again, delete it and create another one. Your webhooks are here:
 
 {link}
-"""
+""")
 
 _DISABLED_BECAUSE = {
-    "gone": "it responded with the status 410 (Gone)",
-    "failing": "all deliveries of the last five days failed",
+    "gone": gettext_noop("it responded with the status 410 (Gone)"),
+    "failing": gettext_noop("all deliveries of the last five days failed"),
 }
 
 
@@ -107,32 +108,37 @@ class Email:
     id: str = field(default_factory=lambda: new_id("mail"))
 
 
-def verification_email(to: str, link: str, credits_rule: str = "") -> Email:
+def verification_email(to: str, link: str, credits_rule: str = "", language: Language = ENGLISH) -> Email:
     """The email that confirms a new client's address. `credits_rule` is a sentence about the free credits."""
-    paragraph = f"\n{fill(credits_rule, 70)}\n" if credits_rule else ""
-    text = _VERIFICATION.format(link=link, credits_rule=paragraph)
-    return Email(to, "Confirm your email address", text, link)
+    paragraph = f"\n{fill(language.translate(credits_rule), 70)}\n" if credits_rule else ""
+    text = language.translate(_VERIFICATION).format(link=link, credits_rule=paragraph)
+    return Email(to, language.translate("Confirm your email address"), text, link)
 
 
-def replacement_email(to: str, link: str) -> Email:
+def replacement_email(to: str, link: str, language: Language = ENGLISH) -> Email:
     """The email that offers a new API key to the owner of an existing account."""
-    return Email(to, "Your convertd account", _REPLACEMENT.format(link=link), link)
+    return Email(
+        to, language.translate("Your convertd account"), language.translate(_REPLACEMENT).format(link=link), link
+    )
 
 
-def sign_in_email(to: str, link: str) -> Email:
+def sign_in_email(to: str, link: str, language: Language = ENGLISH) -> Email:
     """The email with which the owner of an account signs in to the dashboard."""
-    return Email(to, "Sign in to convertd", _SIGN_IN.format(link=link), link)
+    return Email(to, language.translate("Sign in to convertd"), language.translate(_SIGN_IN).format(link=link), link)
 
 
-def invitation_email(to: str, link: str) -> Email:
+def invitation_email(to: str, link: str, language: Language = ENGLISH) -> Email:
     """The email that invites the owner of an address to the account that was made for it."""
-    return Email(to, "Your convertd account", _INVITATION.format(link=link), link)
+    return Email(
+        to, language.translate("Your convertd account"), language.translate(_INVITATION).format(link=link), link
+    )
 
 
-def disabled_webhook_email(to: str, host: str, reason: DisabledReason, link: str) -> Email:
+def disabled_webhook_email(to: str, host: str, reason: DisabledReason, link: str, language: Language) -> Email:
     """The email about a webhook that was disabled."""
-    text = _DISABLED_WEBHOOK.format(host=host, reason=_DISABLED_BECAUSE[reason], link=link)
-    return Email(to, "A webhook was disabled", text, link)
+    because = language.translate(_DISABLED_BECAUSE[reason])
+    text = language.translate(_DISABLED_WEBHOOK).format(host=host, reason=because, link=link)
+    return Email(to, language.translate("A webhook was disabled"), text, link)
 
 
 def compose(email: Email, sender: str, signature: str = "") -> EmailMessage:

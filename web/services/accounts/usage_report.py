@@ -14,6 +14,7 @@ from config.pricing import Pack
 from storage.tables.request_log import LoggedRequest
 from storage.tables.usage import DayUsage, PairUsage, UsageReport
 from web.api.fields import Period
+from web.locale.languages import Language, Translate
 from web.services.accounts.accounts import Account
 
 WIDTH = 720  # SVG units
@@ -71,24 +72,12 @@ def daily_chart(days: Sequence[DayUsage], start: int, end: int) -> Chart:
 
 
 def pair_bars(pairs: Sequence[PairUsage]) -> tuple[Bar, ...]:
-    """The most frequent pairs, and one bar for all others."""
+    """The most frequent pairs, and one bar without a label for all others."""
     named = [(f"{pair.input_format} → {pair.output_format}", pair.count) for pair in pairs[:_MAX_BARS]]
     rest = sum(pair.count for pair in pairs[_MAX_BARS:])
-    counts = [*named, *([("all others", rest)] if rest else [])]
+    counts = [*named, *([("", rest)] if rest else [])]
     longest = max((count for _, count in counts), default=1)
     return tuple(Bar(label, count, round(100 * count / longest, 1)) for label, count in counts)
-
-
-def format_size(number: int) -> str:
-    """A number of bytes with a unit, for example "1.5 kB"."""
-    if number < 1024:
-        return f"{number} B"
-    value, unit = next(
-        (number / 1024**power, unit)
-        for power, unit in enumerate(("kB", "MB", "GB", "TB"), 1)
-        if number < 1024 ** (power + 1) or unit == "TB"
-    )
-    return f"{value:.1f} {unit}"
 
 
 def _round_up(number: int) -> int:
@@ -115,17 +104,21 @@ def credits_per_day(account: Account, report: UsageReport, period: Period) -> fl
     return report.credits_used / max(1.0, days)
 
 
-def describe_days(days: float) -> str:
+def describe_days(days: float, language: Language) -> str:
     """Describes how long credits last at the current rate."""
     if days < 1:
-        return "less than a day at this rate"
-    return "more than a year at this rate" if days > 365 else f"{days:.0f} days at this rate"
+        return language.translate("less than a day at this rate")
+    if days > 365:
+        return language.translate("more than a year at this rate")
+    count = round(days)
+    return language.translate("{count} day at this rate", "{count} days at this rate", count).format(count=count)
 
 
-def describe_price(pack: Pack) -> str:
-    """The price of one credit of the pack in cents, for example "0.75 cents"."""
-    cents = f"{pack.amount / pack.credits:.2g}"
-    return "1 cent" if cents == "1" else f"{cents} cents"
+def describe_price(pack: Pack, language: Language) -> str:
+    """The price of one credit of the pack in cents, for example "0.75 cents per conversion"."""
+    cents = float(f"{pack.amount / pack.credits:.2g}")
+    text = language.translate("{number} cent per conversion", "{number} cents per conversion", 1 if cents == 1 else 2)
+    return text.format(number=language.number(cents, "g"))
 
 
 def error_summary(requests: Sequence[LoggedRequest]) -> list[tuple[str, int, int, int]]:
@@ -138,13 +131,14 @@ def error_summary(requests: Sequence[LoggedRequest]) -> list[tuple[str, int, int
     ]
 
 
-def request_facts(request: LoggedRequest, details: Mapping[str, Any]) -> list[tuple[str, str]]:
+def request_facts(request: LoggedRequest, details: Mapping[str, Any], translate: Translate) -> list[tuple[str, str]]:
     """Details of a request to show besides its row, its warnings and its error: names and values."""
     formats = " → ".join(details[name] for name in ("input_format", "output_format") if name in details)
     options = {name: json.dumps(value, ensure_ascii=False) for name, value in details.get("options", {}).items()}
-    times = f"{details['work_ms']} of {request.milliseconds} ms" if "work_ms" in details else ""
+    times = translate("{work} of {whole} ms").format(work=details.get("work_ms"), whole=request.milliseconds)
     others = {name: str(details[name]) for name in ("credits", "param", "reason") if name in details}
-    facts = {"formats": formats, **options, "conversion": times, **others}
+    shown_times = {translate("conversion"): times} if "work_ms" in details else {}
+    facts = {translate("formats"): formats, **options, **shown_times, **others}
     return [(name, value) for name, value in facts.items() if value]
 
 

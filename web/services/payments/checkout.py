@@ -5,6 +5,7 @@ import logging
 import secrets
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from storage.tables.idempotency import Claim
 from storage.tables.purchases import Purchase
 from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable, InvalidParameter
 from web.api.values import Flat, Inline, to_json
+from web.locale.languages import Language, gettext_noop
 from web.metrics.service import CreditMetrics
 from web.services.accounts.accounts import Account
 from web.services.conversions.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
@@ -178,9 +180,9 @@ def return_urls(root: str, purchase: str) -> tuple[str, str]:
     return paid, f"{paid}&cancelled=1"
 
 
-def format_amount(purchase: Purchase) -> str:
+def format_amount(purchase: Purchase, language: Language) -> str:
     """The price with its currency, for example "5.00 EUR"."""
-    return _money(purchase.amount, purchase.currency)
+    return _money(purchase.amount, purchase.currency, language)
 
 
 @dataclass(frozen=True)
@@ -192,24 +194,28 @@ class FormattedTax:
     rate: str
 
 
-def format_tax(purchase: Purchase) -> FormattedTax | None:
+def format_tax(purchase: Purchase, language: Language) -> FormattedTax | None:
     """The tax in the price; None if the payment provider has computed none."""
     if purchase.tax is None:
         return None
     net = purchase.amount - purchase.tax
-    rate = f"{purchase.tax / net:.1%}".replace(".0%", "%").replace("%", " %") if net > 0 else ""
-    return FormattedTax(_money(net, purchase.currency), _money(purchase.tax, purchase.currency), rate)
+    share = language.number(round(100 * purchase.tax / net, 1), "g") if net > 0 else ""
+    rate = language.translate("{number}%").format(number=share) if share else ""
+    money = partial(_money, currency=purchase.currency, language=language)
+    return FormattedTax(money(net), money(purchase.tax), rate)
 
 
-def _money(amount: int, currency: str) -> str:
-    return f"{amount / 100:.2f} {currency.upper()}"
+def _money(amount: int, currency: str, language: Language) -> str:
+    return f"{language.number(amount / 100, '.2f')} {currency.upper()}"
 
 
 def payment_status(purchase: Purchase) -> str:
-    """The status of a purchase with a payment, in words."""
+    """The status of a purchase with a payment, in English words."""
     if purchase.refunded:
-        return "refunded" if purchase.refunded >= purchase.credits else "partly refunded"
-    return {"processing": "payment pending", "failed": "payment failed"}.get(purchase.state, purchase.state)
+        is_whole = purchase.refunded >= purchase.credits
+        return gettext_noop("refunded") if is_whole else gettext_noop("partly refunded")
+    pending, failed, paid = (gettext_noop("payment pending"), gettext_noop("payment failed"), gettext_noop("paid"))
+    return {"processing": pending, "failed": failed, "paid": paid}.get(purchase.state, purchase.state)
 
 
 def stripe_locale(tag: str) -> str:

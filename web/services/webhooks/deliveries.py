@@ -21,6 +21,7 @@ from storage.tables.ledger import ServerInstance
 from storage.tables.receivers import MAX_FAILURES, AttemptResult, ClaimedReceiver, Message
 from storage.tables.webhooks import DisabledReason
 from web.api.values import API, below
+from web.locale.languages import ENGLISH, LANGUAGES
 from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue, disabled_webhook_email
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
@@ -181,7 +182,8 @@ class Deliveries:
         log.info("webhook disabled", extra={"fields": {"webhook_id": message.webhook, "reason": reason}})
         host = httpx.URL(message.url).netloc.decode()
         owner = await self._database.run(accounts.get, account)
-        self._email_queue.enqueue(disabled_webhook_email(owner.email, host, reason, self._page))
+        language = LANGUAGES.get(owner.language or "", ENGLISH)
+        self._email_queue.enqueue(disabled_webhook_email(owner.email, host, reason, self._page, language))
 
 
 def _signature(message: Message, now: float) -> dict[str, str]:

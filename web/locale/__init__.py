@@ -1,0 +1,1 @@
+"""The languages of pages and emails, with their catalogues of translations."""
