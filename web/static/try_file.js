@@ -268,7 +268,7 @@ export class FileEntry {
 
   setState(state, text = STATES[state], share = 0) {
     const bar = this.part("upload");
-    bar.hidden = !(state in STATES);
+    bar.hidden = state !== "uploading" && state !== "converting"; // those of many files that wait would take the time of a core
     if (state === "uploading") bar.value = share;
     else bar.removeAttribute("value"); // of unknown length
     this.part("state").textContent = text;
