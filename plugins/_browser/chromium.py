@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from engine import Requirement, WorkerCrashed
+from engine import Requirement, WorkerCrashed, lazy_imports
 from plugins._browser.devtools import DevTools
+
+with lazy_imports():
+    from plugins._browser import fonts
 
 _READING, _WRITING = 3, 4  # the descriptors from which Chromium reads commands, and to which it writes
 _COPIES = 10  # above both
@@ -65,6 +68,7 @@ class Chromium:
         reading, self._to_browser = os.pipe()
         self._from_browser, writing = os.pipe()
         self._folder = tempfile.mkdtemp(prefix="browser-")
+        fonts.install(Path(self._folder, ".fonts"))
         try:
             self._pid = _start(self._folder, reading, writing)
         except OSError as error:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from pathlib import Path
 
+from plugins._fonts.builtin import BuiltinFonts
 from plugins._fonts.choice import FontChooser
+from plugins._fonts.installed import INSTALLED
 
 TEXT = "(document.body?.innerText ?? '').replace(document.fonts.size ? /\\p{Co}/gu : '', '')"
 """The expression for the text that a page shows, without characters of private use if it has fonts of its own."""
@@ -26,14 +29,34 @@ _ADD = """(async (fonts, chars) => {
 })"""
 
 
-def addition(text: str) -> str:
+_TEXT_OF_TEMPLATE = """(markup => {
+    const body = new DOMParser().parseFromString(markup, "text/html").body
+    for (const element of body.querySelectorAll(".title")) element.textContent = document.title
+    return body.textContent
+})"""
+
+
+def install(folder: Path) -> None:
+    """Writes a font of MuPDF to a new folder if the system has none: without any, the browser crashes at a text."""
+    if not INSTALLED and (font := BuiltinFonts().of("a")):
+        folder.mkdir()
+        (folder / "font.otf").write_bytes(font.data)
+
+
+def text_of_template(markup: str) -> str:
+    """The expression for the text that a header or footer shows."""
+    return f"{_TEXT_OF_TEMPLATE}({json.dumps(markup)})"
+
+
+def addition(text: str, fixed: str = "") -> str:
     """The expression that adds the fonts for a text to a page, after those of its own; empty if none are needed.
 
-    Issues a warning for characters that no font has.
+    To the part of it that is `fixed`, no fonts can be added. Issues a warning for characters that no font has.
     """
     chooser = FontChooser()
-    chosen = {char: font for char in sorted(set(text)) for _, font in chooser.runs(char)}
+    chosen = {char: font for char in sorted({*text, *fixed}) for _, font in chooser.runs(char)}
+    drawn = [char for char, font in chosen.items() if font in chooser.builtin.values()]
+    chooser.missing.update(dict.fromkeys(char for char in drawn if char in fixed))
     chooser.warn()
     fonts = [(family, b64encode(font.data).decode()) for family, font in chooser.builtin.items()]
-    drawn = "".join(char for char, font in chosen.items() if font in chooser.builtin.values())
-    return f"{_ADD}({json.dumps(fonts)}, {json.dumps(drawn)})" if fonts else ""
+    return f"{_ADD}({json.dumps(fonts)}, {json.dumps(''.join(drawn))})" if fonts else ""

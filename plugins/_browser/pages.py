@@ -6,7 +6,7 @@ import json
 import zipfile
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from mimetypes import guess_type
 from time import monotonic
@@ -60,17 +60,23 @@ class Content(NamedTuple):
 
 @contextmanager
 def shown(
-    content: Content, browsing: Browsing, media: str, *, device_scale: float = 1.0, style: str = ""
+    content: Content,
+    browsing: Browsing,
+    media: str,
+    *,
+    device_scale: float = 1.0,
+    style: str = "",
+    templates: str = "",
 ) -> Iterator[Page]:
     """A page that is loaded. `style` precedes its own style sheets; `media` is what they are for by default.
 
-    Issues warnings for what the page lacks. Raises ConversionError.
+    `templates` is the HTML of its header and footer. Issues warnings for what the page lacks. Raises ConversionError.
     """
     kept = nullcontext(content.program) if content.program else closing(Chromium())
     with kept as program, program.tab() as tab:
         page = Page(program.tools, content, tab)
         page.prepare(browsing, media, device_scale, browsing.user_agent or program.user_agent)
-        page.load(browsing, style)
+        page.load(browsing, style, templates)
         yield page
         page.warn()
 
@@ -122,7 +128,7 @@ class Page:
         }
         self._call_all(commands)
 
-    def load(self, browsing: Browsing, style: str) -> None:
+    def load(self, browsing: Browsing, style: str, templates: str) -> None:
         """Loads the page, and waits for what the options wait for. Issues a warning for characters that no font has.
 
         Raises InvalidOption.
@@ -142,8 +148,9 @@ class Page:
             if monotonic() > ends:
                 raise _not_found("wait_for", browsing.wait_for)
             self._step(_INTERVAL)
-        if addition := fonts.addition(self._evaluate(fonts.TEXT)):
-            self._evaluate(addition)
+        template_text = self._evaluate(fonts.text_of_template(templates)) if templates else ""
+        if addition := fonts.addition("".join(self._evaluate_in_frames(fonts.TEXT)), template_text):
+            self._evaluate_in_frames(addition)
 
     def print(self, **settings: Any) -> bytes:
         """A PDF of the page."""
@@ -176,9 +183,19 @@ class Page:
             count = f"{len(self._errors)} errors" if len(self._errors) > 1 else "An error"
             FidelityWarning.issue("script_error", f"{count} of scripts: {self._errors[0][:_MAX_SHOWN]}")
 
-    def _evaluate(self, expression: str) -> Any:
-        """The value of an expression, beside the scripts of the page."""
-        world = self.call("Page.createIsolatedWorld", frameId=self._target)["executionContextId"]
+    def _evaluate_in_frames(self, expression: str) -> list[Any]:
+        """The values of an expression in all frames."""
+        values = []
+        trees = [self.call("Page.getFrameTree")["frameTree"]]
+        for tree in trees:
+            trees += tree.get("childFrames", ())
+            with suppress(StepFailed):  # a script has removed it
+                values.append(self._evaluate(expression, tree["frame"]["id"]))
+        return values
+
+    def _evaluate(self, expression: str, frame: str = "") -> Any:
+        """The value of an expression in a frame, by default the main one, beside the scripts of the page."""
+        world = self.call("Page.createIsolatedWorld", frameId=frame or self._target)["executionContextId"]
         settings = {"contextId": world, "awaitPromise": True, "returnByValue": True}
         return self.call("Runtime.evaluate", expression=expression, **settings)["result"].get("value")
 

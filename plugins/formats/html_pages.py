@@ -111,7 +111,8 @@ def _print(content: browser.Content, browsing: Browsing, printing: Printing) -> 
     )
     rules += [f"margin: {paper.margin}mm !important"] * (printing.margin is not None)
     style = f"@page {{ {'; '.join(rules)} }}" if rules else ""
-    with browser.shown(content, browsing, "print", style=style) as page:
+    templates = (printing.header_html or "") + (printing.footer_html or "")
+    with browser.shown(content, browsing, "print", style=style, templates=templates) as page:
         data = page.print(
             **{f"margin{side}": paper.margin / _INCH for side in ("Top", "Right", "Bottom", "Left")},
             paperWidth=paper.width / _INCH,

@@ -1,5 +1,6 @@
 """Pages of HTML and Markdown in a browser: what it draws, loads and refuses, in the sandbox."""
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
@@ -18,12 +19,17 @@ from engine.network import FetchedPage, WebRequest, WebResponse
 from engine.options import OptionValue
 from engine.registry import load_registry
 from engine.sandbox import LAYERS
+from plugins._browser import fonts
 from plugins._browser.chromium import CHROMIUM
+from plugins._fonts import choice
 from tests.support.executors.isolated import FileJob, has_ended, run_files
+from tests.support.results.conversions import convert
 from tests.support.samples import books
 from tests.support.samples.generated import quadrants, saved
+from tests.support.samples.scripts import MISSING
 
 _REGISTRY = load_registry()
+_SYRIAC = "\u072b\u0720\u0721\u0710"
 _ORIGIN = "https://page.example/folder/"
 _SITE = {
     "a.css": (200, {"Content-Type": "text/css"}, b"body { background: #f00 }"),
@@ -178,6 +184,42 @@ async def test_markdown_blank_pages_and_renderers(browser: _Browser) -> None:
             plan = _REGISTRY.plan([_REGISTRY.formats["html"]], target, options={"renderer": renderer})
             assert bool(plan.programs) is chosen
             assert not plan.own_process
+
+
+async def test_characters_that_no_installed_font_has(browser: _Browser) -> None:
+    """Frames get fonts of MuPDF for them; headers and footers cannot, which is told."""
+    frame = f'<iframe sandbox srcdoc="<meta charset=utf-8><p>{_SYRIAC}"></iframe>'
+    header = f'<span data-a="ஜ" class="title"></span>{MISSING}'
+
+    data, result = await browser.run(f"<meta charset=utf-8>{frame}".encode(), "pdf")
+    page = f"<meta charset=utf-8><title>{_SYRIAC}</title><p>text".encode()
+    _, told = await browser.run(page, "pdf", header_html=header)
+    glyphs = [glyph for run in pymupdf.open("pdf", data)[0].get_texttrace() for _, glyph, *_ in run["chars"]]
+
+    assert len(glyphs) == len(_SYRIAC)
+    assert all(glyphs)
+    assert _warnings(result) == {}
+    message = _warnings(told)["glyphs_missing"]
+    assert all(f"U+{ord(char):04X}" in message for char in _SYRIAC + MISSING)
+    assert "U+0B9C" not in message  # which is in an attribute
+
+
+async def test_a_system_without_fonts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    start = os.posix_spawn
+    folders = tmp_path / "fonts.conf"
+    folders.write_text("<fontconfig><dir>~/.fonts</dir></fontconfig>")
+    settings = {"FONTCONFIG_FILE": str(folders)}
+    monkeypatch.setattr(
+        os, "posix_spawn", lambda path, arguments, env, **more: start(path, arguments, env | settings, **more)
+    )
+    for module in (choice, fonts):
+        monkeypatch.setattr(module, "INSTALLED", ())
+
+    result = convert(b"<!DOCTYPE html><p>abc", "pdf")
+    (run,) = pymupdf.open("pdf", result.data)[0].get_texttrace()
+
+    assert result.outcome.warnings == ()
+    assert all(glyph for _, glyph, *_ in run["chars"])
 
 
 def _runs(text: bytes) -> bool:
