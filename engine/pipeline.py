@@ -288,7 +288,8 @@ def _apply_tool(
         return
     tool.check_files(files)
     if tool.stages_parameter:
-        files = {tool.stages_parameter: stages.bound(tool, plan.stages, files, run)}
+        provided = {name: options.get(name) for name in PROVIDED}
+        files = {tool.stages_parameter: stages.bound(tool, plan.stages, files, run, provided)}
     files = {**files, tool.names_parameter: names[: len(payloads)]} if tool.names_parameter else files
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
