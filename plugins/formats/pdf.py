@@ -119,7 +119,7 @@ def write(
     pdf_standard: ResultStandard = "none",
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
-    has_standard = pdf_standard != "none"
+    has_standard = pdf_standard.startswith("pdfa")
     if metadata == "none" and not has_standard and archive_claims.claim(document.get_xml_metadata().encode()):
         archive_claims.warn_removed()
     filter_document(document, metadata)
