@@ -323,7 +323,7 @@ class Tool(Generic[T]):
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult; if the tool
     `encodes`, files instead of payloads. `files` are the additional files that it can receive, by the name of the
     parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
-    `isolated` and `programs` are as in `conversion`.
+    `isolated` and `programs` are as in `conversion`. `provided` are values of the executor that `run` receives.
 
     The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
     the name of the first file.
@@ -351,12 +351,14 @@ class Tool(Generic[T]):
     groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
     words: str = ""
+    provided: frozenset[str] = frozenset()
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
     ) -> Returned[T]:
         """Runs the tool with the options that it has, and with additional files."""
         given = {**arguments(self.groups, self.options, options), **files}
+        given |= {name: options.get(name) for name in self.provided}
         return self.run(payloads if self.takes_several else payloads[0], **given)
 
     @property
@@ -452,7 +454,7 @@ def tool(
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
-        parameters, groups, names_parameter, _ = read_parameters(run)
+        parameters, groups, names_parameter, provided = read_parameters(run)
         files = {name: option.file for name, option in parameters.items() if option.file is not None}
         return Tool(
             name=name,
@@ -476,6 +478,7 @@ def tool(
             options={name: option for name, option in parameters.items() if name not in files},
             groups=groups,
             files=files,
+            provided=provided,
         )
 
     return declare

@@ -59,7 +59,8 @@ def _dry_run_file(plan: Plan, payload: Any, options: OptionValues) -> Images:
         size = capabilities.stored_size(payload.sizes[0]) if payload.sizes and has_pixels else None
         return Images(payload.count if holds_all else 1, size)
     before = media.images(payload)
-    file = pipeline.follow(others, EncodedFile(pipeline.run_step(encoder, payload, options, [])), options, [])
+    data = pipeline.content_of(pipeline.run_step(encoder, payload, options, []))
+    file = pipeline.follow(others, EncodedFile(data), options, [])
     if plan.reader is None:
         return Images(before.count if before and plan.target.paged else 1)
     given = options if file.secrets is None else file.secrets

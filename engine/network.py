@@ -6,7 +6,7 @@ A task that may make requests has a socket. Each message on it is the lengths of
 import json
 import os
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeAlias
@@ -69,9 +69,9 @@ Fetch: TypeAlias = Callable[[WebRequest, int, float], Awaitable[WebResponse]]
 
 
 class Network:
-    """The side of the task. `page` is where its input comes from."""
+    """The side of the task. `page` is where its input comes from, if it was fetched."""
 
-    def __init__(self, connection: int, page: FetchedPage) -> None:
+    def __init__(self, connection: int, page: FetchedPage | None = None) -> None:
         self.page = page
         self._connection = connection
         self._buffer = bytearray()
@@ -103,6 +103,13 @@ class Network:
             del self._buffer[:end]
         return found
 
+    def exchange(self, request: WebRequest) -> WebResponse:
+        """Sends the only request that waits for its response, and returns that. Raises OSError as `receive` does."""
+        self.send(request)
+        while not (responses := self.receive()):
+            pass
+        return responses[0]
+
     def close(self) -> None:
         os.close(self._connection)
 
@@ -117,6 +124,17 @@ def encode(message: WebRequest | WebResponse) -> bytes:
     values = {name: value for name, value in vars(message).items() if name != "body"}
     head = json.dumps(values).encode()
     return LENGTHS.pack(len(head), len(message.body)) + head + message.body
+
+
+def only_to(urls: Collection[str], fetch: Fetch) -> Fetch:
+    """A function that makes requests to these URLs as `fetch` does, and refuses others."""
+
+    async def fetch_known(request: WebRequest, max_bytes: int, seconds: float) -> WebResponse:
+        if request.url not in urls:
+            return WebResponse(request.number, failure="forbidden_address")
+        return await fetch(request, max_bytes, seconds)
+
+    return fetch_known
 
 
 def same_origin(first: str, second: str) -> bool:

@@ -234,9 +234,10 @@ Password: TypeAlias = Annotated[
     ),
 ]
 PdfStandard: TypeAlias = Annotated[
-    Literal["none", "pdfa-2b", "pdfa-3b"],
+    Literal["none", "pdfa-2b", "pdfa-3b", "pdfua-1"],
     Field(
-        description="Standard of a PDF: PDF/A-2b, or 3b with attached files. A result that cannot conform is refused."
+        description="Standard of a PDF: PDF/A-2b, or 3b with attached files; or PDF/UA-1, which is accessible, of "
+        "texts, slides and HTML. A result that cannot conform is refused."
     ),
 ]
 ResultStandard: TypeAlias = Annotated[PdfStandard, Inherited()]

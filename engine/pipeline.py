@@ -224,7 +224,7 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for step in path:
-            payload = run_step(step, payload, options, [])
+            payload = content_of(run_step(step, payload, options, []))
     return payload
 
 
@@ -250,7 +250,7 @@ def open_inputs(
                 if source.must_be_complete and source.is_complete and not source.is_complete(data):
                     raise CorruptInput("The file is truncated.")
                 for step in path:
-                    payload = run_step(step, payload, given, trace)
+                    payload = content_of(run_step(step, payload, given, trace))
         except ConversionError as error:
             if len(plan.openings) > 1:
                 error.details["index"] = len(payloads)
@@ -288,7 +288,8 @@ def _apply_tool(
         return
     tool.check_files(files)
     if tool.stages_parameter:
-        files = {tool.stages_parameter: stages.bound(tool, plan.stages, files, run)}
+        provided = {name: options.get(name) for name in PROVIDED}
+        files = {tool.stages_parameter: stages.bound(tool, plan.stages, files, run, provided)}
     files = {**files, tool.names_parameter: names[: len(payloads)]} if tool.names_parameter else files
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
@@ -386,7 +387,7 @@ def _encode(
         files = map(encode, [payload] if count == 1 else media.split(payload))
     digits = max(2, len(str(count)))
     for number, file in enumerate(files, 1):
-        yield replace(file, name=name if count == 1 else f"{number:0{digits}}", pages=pages)
+        yield replace(file, name=name if count == 1 else f"{number:0{digits}}", pages=pages or file.pages)
 
 
 def follow(
@@ -396,7 +397,7 @@ def follow(
     for step in steps:
         made = run_step(step, file.data, options, trace)
         secrets = made.secrets if isinstance(made, EncodedFile) else file.secrets
-        file = replace(file, data=_content(made), secrets=secrets)
+        file = replace(file, data=content_of(made), secrets=secrets)
     return file
 
 
@@ -459,12 +460,12 @@ def run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionVa
     with step_errors(step):
         result = step(payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
-    if not step.target.holds(_content(result)):
+    if not step.target.holds(content_of(result)):
         raise StepFailed(f"The step {step} returned {type(result).__name__}, not {step.target}.")
     return result
 
 
-def _content(result: Any) -> Any:
+def content_of(result: Any) -> Any:
     """What a step returned, without what it says about a file."""
     return result.data if isinstance(result, EncodedFile) else result
 

@@ -146,12 +146,19 @@ def _of_stage(tool: AnyTool, index: int) -> Iterator[None]:
         raise
 
 
-def bound(tool: AnyTool, stages: Sequence[Stage], parts: Mapping[str, Sequence[NamedFile]], run: Run) -> list[RunStage]:
-    """Returns functions that run the stages of the tool. `parts` are the additional files by name.
+def bound(
+    tool: AnyTool,
+    stages: Sequence[Stage],
+    parts: Mapping[str, Sequence[NamedFile]],
+    run: Run,
+    provided: OptionValues,
+) -> list[RunStage]:
+    """Returns functions that run the stages of the tool. `parts` are the additional files by name,
+    `provided` the values of the executor.
 
     Each takes the files that the one before has returned. It issues its warnings with the name of its tool.
     """
-    return [partial(_run_stage, tool, index, stage, parts, run) for index, stage in enumerate(stages)]
+    return [partial(_run_stage, tool, index, stage, parts, run, provided) for index, stage in enumerate(stages)]
 
 
 def _run_stage(
@@ -160,6 +167,7 @@ def _run_stage(
     stage: Stage,
     parts: Mapping[str, Sequence[NamedFile]],
     run: Run,
+    provided: OptionValues,
     files: Sequence[EncodedFile],
     shared: OptionValues,
 ) -> list[EncodedFile]:
@@ -173,7 +181,7 @@ def _run_stage(
         additional = [file for part in stage.parts.values() for file in parts[part]]
         inputs = [*(file.data for file in files), *(file.data for file in additional)]
         names = (*(file.name or "" for file in files), *(file.name for file in additional))
-        result = run(plan, inputs, options, on_file=made.append, names=names)
+        result = run(plan, inputs, {**options, **provided}, on_file=made.append, names=names)
     for warning in result.outcome.warnings:
         if secrets and warning.code == "option_ignored":  # The stage before has decrypted the file.
             continue

@@ -27,7 +27,7 @@ from engine.executor.tasks import Request, Task, TaskLimits, TaskResult
 from engine.executor.templates import kill_group
 from engine.executor.worker import run_worker
 from engine.executor.worker_process import PID, WorkerProcess, open_files
-from engine.network import Fetch
+from engine.network import Fetch, only_to
 from engine.registry import load_registry
 
 JOBS_PER_PROCESS = 1000
@@ -245,12 +245,13 @@ class LocalExecutor:
     @contextmanager
     def _network(self, task: Task) -> Iterator[list[int]]:
         """The descriptor by which a task makes requests, which are answered during the block; none if it makes none."""
-        if self._fetch is None or task.page is None:
+        if self._fetch is None or not (task.page or task.urls):
             yield []
             return
+        fetch = self._fetch if task.page else only_to(task.urls, self._fetch)
         own, remote = socket.socketpair()
         own.setblocking(False)
-        serving = asyncio.create_task(serve(own, self._fetch))
+        serving = asyncio.create_task(serve(own, fetch))
         try:
             with remote:
                 yield [remote.fileno()]

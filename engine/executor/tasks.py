@@ -87,7 +87,7 @@ class Task:
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
     bytes, by which an executor may place the task; TaskLimits has the limit. A task that `draws_pages` of a document
     can share them with other processes. One that `runs_programs` has processes below its own. One whose steps may make
-    requests has the `page` that its input was fetched from.
+    requests has the `page` that its input was fetched from, or the only `urls` to which they may.
     """
 
     inputs: tuple[str, ...]
@@ -105,6 +105,7 @@ class Task:
     draws_pages: bool = False
     runs_programs: bool = False
     page: FetchedPage | None = None
+    urls: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -134,7 +135,14 @@ class Task:
             and any(map(_draws, plan.conversions))
             and not (plan.tool or plan.target.paged),
             runs_programs=bool(plan.programs),
+            urls=_urls(plan, options),
         )
+
+
+def _urls(plan: Plan, options: OptionValues) -> tuple[str, ...]:
+    """The values of options that are URLs, also those of stages."""
+    own = tuple(str(value) for name, value in options.items() if name in plan.options and plan.options[name].is_url)
+    return own + tuple(url for stage in plan.stages for url in _urls(stage.plan, stage.options))
 
 
 def _draws(step: AnyConversion) -> bool:

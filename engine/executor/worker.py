@@ -145,7 +145,7 @@ class Worker:
     @contextmanager
     def _provided(self, request: Request, descriptors: list[int]) -> Iterator[OptionValues]:
         """The program for the steps of a task, and a network if it has one: the last descriptor, which is removed."""
-        if not request.has_network or not isinstance(request.task, Task) or request.task.page is None:
+        if not request.has_network or not isinstance(request.task, Task):
             yield self._program
             return
         with closing(Network(descriptors.pop(), request.task.page)) as network:

@@ -270,7 +270,7 @@ class Page:
         if len(body) > MAX_SENT:
             self._refuse(params["requestId"], url)
             return
-        sent = dict(network.page.sent) if same_origin(url, network.page.url) else {}
+        sent = dict(self._fetched.sent) if self._fetched and same_origin(url, self._fetched.url) else {}
         replaced = _OWN_HEADERS.union(map(str.lower, sent))
         headers = {name: value for name, value in request["headers"].items() if name.lower() not in replaced} | sent
         self._pending[self._requests] = params["requestId"], url

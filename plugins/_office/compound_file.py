@@ -1,4 +1,4 @@
-"""Compound files (OLE2), the containers of the formats of Office before 2007: their streams by name.
+"""Compound files (OLE2), the containers of the formats of Office before 2007: the names of their streams.
 
 Damaged structures have no effect but missing streams: LibreOffice reports damage, but fills a stream that is cut off.
 """
@@ -22,7 +22,7 @@ _ROOT = 5  # its stream has the sectors of small streams
 
 
 class CompoundFile:
-    """The directory of a compound file. `streams` are the first sectors of the streams at its top, by name.
+    """The directory of a compound file. `streams` are the names of the streams at its top.
 
     `readable` is False if the directory lies outside the file, as in one that is truncated.
     """
@@ -37,7 +37,7 @@ class CompoundFile:
         directory = b"".join(map(self._sector, self._directory))
         self.readable = bool(directory)
         self._entries = list(_ENTRY.iter_unpack(directory[: len(directory) // _ENTRY.size * _ENTRY.size]))
-        self.streams = dict(self._top_streams())
+        self.streams = frozenset(self._top_streams())
 
     @property
     def is_complete(self) -> bool:
@@ -53,10 +53,6 @@ class CompoundFile:
         return self._has(tables + self._directory) and all(
             self._has([*self._chain(first, size)], size) for first, size in streams
         )
-
-    def head(self, name: str, size: int) -> bytes:
-        """The first bytes of a stream of at least 4096 bytes, which are stored in sectors of their own."""
-        return b"".join(map(self._sector, self._chain(self.streams.get(name, _LAST), size)))[:size]
 
     def _has(self, numbers: Sequence[int], size: int = 0) -> bool:
         """Whether the sectors are in the file, the last one as far as a stream of this size uses it."""
@@ -81,8 +77,8 @@ class CompoundFile:
         start = (number + 1) * self._sector_size
         return self._content[start : start + self._sector_size]
 
-    def _top_streams(self) -> Iterator[tuple[str, int]]:
-        """The names and first sectors of the streams in no storage: the tree below the root, the first entry."""
+    def _top_streams(self) -> Iterator[str]:
+        """The names of the streams in no storage: the tree below the root, the first entry."""
         pending = [child for *_, child, _, _ in self._entries[:1]]
         seen: set[int] = set()
         while pending:
@@ -90,10 +86,10 @@ class CompoundFile:
             if number in seen or number >= len(self._entries):
                 continue
             seen.add(number)
-            name, length, kind, left, right, _, first, _ = self._entries[number]
+            name, length, kind, left, right, *_ = self._entries[number]
             pending += (left, right)
             if kind == _STREAM:
-                yield name[: max(min(length, 64) - 2, 0)].decode("utf-16-le", "replace"), first
+                yield name[: max(min(length, 64) - 2, 0)].decode("utf-16-le", "replace")
 
 
 sniffed = once_per_file(CompoundFile)

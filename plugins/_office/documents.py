@@ -6,6 +6,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import BytesIO
 from zipfile import BadZipFile
 
@@ -25,7 +26,6 @@ from engine import (
 )
 from engine.option_types import Pages, Password
 from plugins._office import compound_file, libreoffice
-from plugins._office.compound_file import CompoundFile
 from plugins._office.libreoffice import PROGRAMS, Filter, Written
 from plugins._pdf.pages import reading
 from plugins._pdf.pages.reading import read_pages
@@ -34,6 +34,7 @@ from plugins._text.paper import SIZES, check_margin
 
 with lazy_imports():
     import msoffcrypto
+    import olefile
 
     from engine.mupdf import pymupdf
     from plugins._fonts import choice
@@ -229,12 +230,14 @@ def is_encrypted(data: bytes) -> bool:
             return False
     if data[:8] != compound_file.SIGNATURE:
         return False
-    file = CompoundFile(data)
-    if not file.streams.keys().isdisjoint({_ENCRYPTED_PACKAGE, _ENCRYPTED_SLIDES}):
-        return True
-    if document := file.head("WordDocument", _HEAD):
-        return bool(document[11] & 1)  # the flag fEncrypted
-    return _has_record(file.head("Workbook", _HEAD) or file.head("Book", _HEAD), _FILE_PASSWORD)
+    with suppress(OSError, IndexError), olefile.OleFileIO(BytesIO(data)) as file:  # which is raised for damaged files
+        if file.exists(_ENCRYPTED_PACKAGE) or file.exists(_ENCRYPTED_SLIDES):
+            return True
+        if file.exists("WordDocument"):
+            return bool(file.openstream("WordDocument").read(_HEAD)[11] & 1)  # the flag fEncrypted
+        name = "Workbook" if file.exists("Workbook") else "Book"
+        return _has_record(file.openstream(name).read(_HEAD), _FILE_PASSWORD)
+    return False
 
 
 def _decrypt(data: bytes, password: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Signs PDF files, and verifies signatures, without network: certificates are not looked up."""
+"""Signs PDF files, and verifies signatures. Certificates are not looked up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from http import HTTPStatus
 from io import BytesIO
 from math import inf
 from operator import itemgetter
@@ -16,7 +17,7 @@ from selectors import SelectSelector
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from asn1crypto import cms, pkcs12
+from asn1crypto import cms, pkcs12, tsp
 from pikepdf import Dictionary, Pdf
 from pyhanko.pdf_utils.content import PdfContent
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
@@ -30,6 +31,7 @@ from pyhanko.pdf_utils.layout import (
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign import fields, signers
 from pyhanko.sign.general import SigningError
+from pyhanko.sign.timestamps import TimeStamper
 from pyhanko.sign.validation import (
     EmbeddedPdfSignature,
     async_validate_pdf_signature,
@@ -39,7 +41,7 @@ from pyhanko.sign.validation.status import SignatureCoverageLevel
 from pyhanko.stamp import StaticStampStyle
 from pyhanko_certvalidator import ValidationContext
 
-from engine import FidelityWarning, InvalidOption
+from engine import FidelityWarning, InvalidOption, Network, WebRequest
 from engine.mupdf import pymupdf
 
 T = TypeVar("T")
@@ -51,6 +53,7 @@ _NO_MARGINS = SimpleBoxLayoutRule(
 )
 _CHANGES = ("none", "archival", "form_filling", "annotations", "other")  # by their level in pyhanko
 _MAX_ITERATIONS = 5_000_000  # of the function that hashes the password of a certificate; about 5 seconds
+_TIMESTAMP_QUERY = (("Content-Type", "application/timestamp-query"), ("Accept", "application/timestamp-reply"))
 _VERSIONS = frozenset({"v1", "v3", "v4", "v5"})  # of SignedData and SignerInfo
 _UNREADABLE = MappingProxyType(
     {
@@ -139,6 +142,38 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
         return runner.run(coroutine)
 
 
+class Authority(TimeStamper):
+    """A server that gives timestamps by RFC 3161. Raises InvalidOption."""
+
+    def __init__(self, url: str, network: Network | None) -> None:
+        super().__init__()
+        self._url = url
+        self._network = network
+
+    async def async_request_tsa_response(self, req: tsp.TimeStampReq) -> tsp.TimeStampResp:
+        if self._network is None:
+            raise _no_timestamp("unreachable")
+        response = self._network.exchange(WebRequest(0, "POST", self._url, _TIMESTAMP_QUERY, req.dump()))
+        if response.failure:
+            raise _no_timestamp("unreachable" if response.failure == "too_large" else response.failure)
+        if response.status != HTTPStatus.OK:
+            raise _no_timestamp("http_status", status=response.status)
+        return tsp.TimeStampResp.load(response.body)
+
+    async def async_timestamp(self, message_digest: bytes, md_algorithm: str) -> cms.ContentInfo:
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):  # of other data than a timestamp
+            token = await super().async_timestamp(message_digest, md_algorithm)
+            imprint = token["content"]["encap_content_info"]["content"].parsed["message_imprint"]
+            if imprint["hashed_message"].native == message_digest:
+                return token
+        raise _no_timestamp("unreachable")
+
+
+def _no_timestamp(reason: str, **details: int) -> InvalidOption:
+    message = f"The server of timestamp_url gives no timestamp: {reason}."
+    return InvalidOption(message, reason=reason, param="timestamp_url", details=details)
+
+
 class _Writer(IncrementalPdfFileWriter):
     """Leaves the version and the metadata of a file as they are, so that its claim to be PDF/A stays true."""
 
@@ -147,10 +182,12 @@ class _Writer(IncrementalPdfFileWriter):
     def _update_meta(self) -> None: ...
 
 
-def sign(data: bytes, password: str, signer: signers.SimpleSigner, details: Details) -> bytes:
-    """The file with a signature appended to it, so that earlier ones stay valid.
+def sign(
+    data: bytes, password: str, signer: signers.SimpleSigner, details: Details, authority: Authority | None
+) -> bytes:
+    """The file with a signature appended to it, so that earlier ones stay valid. The authority says when it was made.
 
-    Raises InvalidOption if an earlier signature forbids it.
+    Raises InvalidOption if an earlier signature forbids it, and for an authority that gives no timestamp.
     """
     writer: Any = _Writer(BytesIO(data), strict=False)
     if writer.prev.encrypted:
@@ -169,7 +206,7 @@ def sign(data: bytes, password: str, signer: signers.SimpleSigner, details: Deta
     field = fields.SigFieldSpec(name, on_page=details.page, box=details.box)
     file = BytesIO()
     try:
-        pdf_signer = signers.PdfSigner(metadata, signer, stamp_style=style, new_field_spec=field)
+        pdf_signer = signers.PdfSigner(metadata, signer, timestamper=authority, stamp_style=style, new_field_spec=field)
         _run(pdf_signer.async_sign_pdf(writer, output=file))
     except SigningError:
         message = "A signature of the PDF forbids further ones, or the key of the certificate cannot sign PDFs."
@@ -212,18 +249,24 @@ def verify(document: Pdf, data: bytes, password: str) -> list[dict[str, Any]]:
     reader = PdfFileReader(BytesIO(data), strict=False)
     if reader.encrypted:
         reader.decrypt(password)
-    found: list[tuple[float, dict[str, Any]]] = []
-    for name, _, field in fields.enumerate_sig_fields(reader, filled_status=True):
-        try:
-            signature = EmbeddedPdfSignature(reader, field, name)
-            found.append((signature.signed_revision, _run(_verified(signature, data))))
-        except Exception:  # of a damaged signature, pyHanko raises what its steps happen to raise
-            found.append((inf, {"field": name, **_UNREADABLE}))
+    found = _run(_verify_all(reader, data))
     stored = sum(isinstance(one, Dictionary) and "/ByteRange" in one for one in document.objects)
     if stored > len(found):
         message = f"{stored - len(found)} signatures belong to no form field, and were not verified."
         FidelityWarning.issue("signature_not_verified", message)
     return [values for _, values in sorted(found, key=itemgetter(0))]
+
+
+async def _verify_all(reader: PdfFileReader, data: bytes) -> list[tuple[float, dict[str, Any]]]:
+    """The signatures, each with the number of its revision; infinity for unreadable ones."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    for name, _, field in fields.enumerate_sig_fields(reader, filled_status=True):
+        try:
+            signature = EmbeddedPdfSignature(reader, field, name)
+            found.append((signature.signed_revision, await _verified(signature, data)))
+        except Exception:  # of a damaged signature, pyHanko raises what its steps happen to raise
+            found.append((inf, {"field": name, **_UNREADABLE}))
+    return found
 
 
 async def _verified(signature: EmbeddedPdfSignature, data: bytes) -> dict[str, Any]:

@@ -96,8 +96,11 @@ def lay_out(
     margin: float | None,
     pages: str | None,
     style: str = "",
+    standard: str = "none",
 ) -> pymupdf.Document:
     """A PDF of the selected pages of HTML. Options that are given precede the @page rules of the document.
+
+    Of the `standard` only `pdfua-1` changes it.
 
     Raises CorruptInput, TooLarge and InvalidOption. Issues a warning for resources that are not loaded.
     """
@@ -105,7 +108,9 @@ def lay_out(
     fetcher = _Fetcher(archive)
     chooser = FontChooser()
     sheet = _page_style(page_size, landscape, margin) + style
-    made = pymupdf.open("pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher, chooser)))
+    made = pymupdf.open(
+        "pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher, chooser, standard))
+    )
     chooser.warn()
     warn_not_loaded([url.removeprefix(_BASE) for url in fetcher.refused])
     for page in made:
@@ -115,7 +120,7 @@ def lay_out(
     return select(made, pages)
 
 
-def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChooser) -> bytes:
+def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChooser, standard: str) -> bytes:
     """Pages of HTML. What is wider than they are is laid out again: tables with smaller text, and broken words.
 
     If that is not enough, all is smaller, as browsers print it. Issues a warning if even that is too wide.
@@ -144,7 +149,9 @@ def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher, chooser: FontChoose
         document, excess = render(_BREAKING + _page_rule(document.pages[0], scale))
     if excess:
         FidelityWarning.issue("effects_dropped", "Not drawn: text or images beyond the right edge of a page.")
-    return bytes(document.write_pdf(zoom=1 / scale, finisher=partial(_look_for_missing, chooser)))
+    variant = "pdf/ua-1" if standard == "pdfua-1" else None
+    finisher = partial(_look_for_missing, chooser)
+    return bytes(document.write_pdf(zoom=1 / scale, finisher=finisher, pdf_variant=variant))
 
 
 def _declare_fonts(source: weasyprint.HTML, fetcher: _Fetcher, chooser: FontChooser) -> str:

@@ -20,7 +20,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Landscape, Margin, Pages, PageSize, Renderer
+from engine.option_types import Landscape, Margin, Pages, PageSize, Renderer, ResultStandard
 from plugins import _programs
 from plugins._text import zip_archives
 from plugins._text.markup import in_markup, read_page, root_name, warn_not_loaded
@@ -79,7 +79,7 @@ _READ = frozenset({"foreignObject"})  # what only browsers draw, but the reader 
 TEMPLATE = "documents/vectors/web pages"
 
 
-@conversion(HTML, DOCUMENT, cost=8, isolated=True, chosen_by=("renderer=print",))
+@conversion(HTML, DOCUMENT, cost=8, isolated=True, chosen_by=("renderer=print", "pdf_standard=pdfua-1"))
 def read(
     data: bytes,
     *,
@@ -88,10 +88,11 @@ def read(
     landscape: Landscape | None = None,
     margin: Margin | None = None,
     pages: Pages | None = None,
+    pdf_standard: ResultStandard = "none",
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options or the document have others."""
     check_renderer(renderer)
-    return web_pages.lay_out(data, page_size, landscape, margin, pages)
+    return web_pages.lay_out(data, page_size, landscape, margin, pages, standard=pdf_standard)
 
 
 def check_renderer(renderer: str) -> None:

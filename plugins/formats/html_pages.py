@@ -97,7 +97,7 @@ def _steps(format: FileFormat, prepare: Callable[[bytes, str | None], tuple[byte
 def _content(data: bytes, charset: str | None, network: Network | None, program: Chromium | None) -> browser.Content:
     markup, archive = read_archive(data)
     network = None if archive else network
-    if network and network.page.status >= HTTPStatus.BAD_REQUEST:
+    if network and network.page and network.page.status >= HTTPStatus.BAD_REQUEST:
         FidelityWarning.issue("http_status", f"The page has the status {network.page.status}.")
     return browser.Content(markup, archive, charset or charset_of(markup), network, program)
 

@@ -25,7 +25,7 @@ from engine import (
     hookimpl,
     lazy_imports,
 )
-from engine.option_types import Encoding, Images, Landscape, Margin, Pages, PageSize, Renderer
+from engine.option_types import Encoding, Images, Landscape, Margin, Pages, PageSize, Renderer, ResultStandard
 from plugins.formats import html
 from plugins.formats.html import HTML, PANGO
 
@@ -156,7 +156,7 @@ def _highlight(code: str, language: str, _attributes: str) -> str:
     return highlighting.highlighted(code, language)
 
 
-@conversion(MD, DOCUMENT, cost=9, isolated=True, chosen_by=("renderer=print",))
+@conversion(MD, DOCUMENT, cost=9, isolated=True, chosen_by=("renderer=print", "pdf_standard=pdfua-1"))
 def read(
     data: bytes,
     *,
@@ -166,10 +166,12 @@ def read(
     margin: Margin | None = None,
     pages: Pages | None = None,
     encoding: Encoding | None = None,
+    pdf_standard: ResultStandard = "none",
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options have others."""
     html.check_renderer(renderer)
-    return web_pages.lay_out(to_html.run(data, encoding=encoding), page_size, landscape, margin, pages)
+    markup = to_html.run(data, encoding=encoding)
+    return web_pages.lay_out(markup, page_size, landscape, margin, pages, standard=pdf_standard)
 
 
 @conversion(BLOCKS, MD, loss=Loss.DETAIL)

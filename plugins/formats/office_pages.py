@@ -29,6 +29,7 @@ from engine.option_types import (
     Pages,
     PageSize,
     Password,
+    ResultStandard,
     Sheet,
 )
 from plugins._office import documents
@@ -51,6 +52,7 @@ _SHEETS = Filter("calc_pdf_Export")
 _SLIDES = Filter("impress_pdf_Export")
 _DRAWINGS = Filter("draw_pdf_Export")
 _TAGGED = "UseTaggedPDF=true"  # Calc makes no tags.
+_ACCESSIBLE = "PDFUACompliance"
 _QUALITY = "Quality=90"  # of JPEG; with any setting, others that are not given differ from what the program has
 
 _ENTITY = re.compile(rb"^[ \t]*0\r?\n[ \t]*([A-Z0-9_]*[A-Z][A-Z0-9_]*)\s*$", re.MULTILINE)
@@ -79,6 +81,7 @@ def _text_printer(format: FileFormat, prepare: Callable[[bytes], bytes] = bytes)
         markup: Markup = "all",
         comments: Comments = False,
         bookmarks: Bookmarks = True,
+        pdf_standard: ResultStandard = "none",
     ) -> pymupdf.Document:
         filter_ = _TEXTS._replace(
             paper=documents.paper_of(page_size, landscape, margin),
@@ -87,6 +90,7 @@ def _text_printer(format: FileFormat, prepare: Callable[[bytes], bytes] = bytes)
                 _QUALITY,
                 _switch("ExportNotes", comments),
                 _switch("ExportBookmarks", bookmarks),
+                _switch(_ACCESSIBLE, pdf_standard == "pdfua-1"),
             ),
             changes="" if markup == "all" else markup,
         )
@@ -143,6 +147,7 @@ def _slide_printer(format: FileFormat) -> AnyConversion:
         notes: Notes = False,
         comments: Comments = False,
         bookmarks: Bookmarks = True,
+        pdf_standard: ResultStandard = "none",
     ) -> pymupdf.Document:
         export = (
             _TAGGED,
@@ -150,6 +155,7 @@ def _slide_printer(format: FileFormat) -> AnyConversion:
             _switch("ExportNotesPages", notes),
             _switch("ExportNotes", comments),
             _switch("ExportBookmarks", bookmarks),
+            _switch(_ACCESSIBLE, pdf_standard == "pdfua-1"),
         )
         written = documents.convert(data, format, _SLIDES._replace(export=export), password)
         return read_pages(written.data, pages=pages)

@@ -15,6 +15,7 @@ from engine import (
     Contains,
     Content,
     CorruptInput,
+    EncodedFile,
     FidelityWarning,
     FileFormat,
     Frame,
@@ -119,7 +120,7 @@ def write(
     pdf_standard: ResultStandard = "none",
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
-    has_standard = pdf_standard != "none"
+    has_standard = pdf_standard.startswith("pdfa")
     if metadata == "none" and not has_standard and archive_claims.claim(document.get_xml_metadata().encode()):
         archive_claims.warn_removed()
     filter_document(document, metadata)
@@ -260,13 +261,13 @@ def embed_jpeg(
     rotate: Rotate = 0,
     flip: Flip | None = None,
     dpi: Dpi | None = None,
-) -> bytes:
+) -> EncodedFile:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
     image = embedding.prepare(data, metadata, rotate=rotate, flip=flip)
     writer = image_pages.ImageWriter()
     stream = image_pages.jpeg_stream(image.data, image.size, image.mode, image.icc_profile)
     writer.add_page(stream, image.size, (dpi, dpi) if dpi else image.dpi, image.orientation)
-    return to_bytes(writer.document)
+    return EncodedFile(to_bytes(writer.document), pages=1)
 
 
 CAPABILITIES = TargetCapabilities(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import RASTER, OptionValue, Raster, conversion, lazy_imports
+from engine import RASTER, EncodedFile, OptionValue, Raster, conversion, lazy_imports
 from engine.option_types import Dpi, Flip, Metadata, Quality, Rotate
 from plugins._jpeg.embedding import JPEG_QUALITY
 from plugins._metadata import exif_data
@@ -47,15 +47,16 @@ class Turned:
         self._flip = flip
         self.raster = metadata_filter.metadata(raster, self._options)
 
-    def decoded(self) -> bytes:
+    def decoded(self) -> EncodedFile:
         """The PDF with decoded pixels."""
-        return from_raster(geometry.flip(geometry.rotate(self.raster, self._options), self._options))
+        data = from_raster(geometry.flip(geometry.rotate(self.raster, self._options), self._options))
+        return EncodedFile(data, pages=self.raster.count)
 
-    def stored(self, stream: image_pages.Stream, orientation: int, xmp: bytes | None = None) -> bytes:
+    def stored(self, stream: image_pages.Stream, orientation: int, xmp: bytes | None = None) -> EncodedFile:
         """The PDF with this stream, which an EXIF orientation turns upright."""
         dots = self.raster.dpi
         dots = dots[::-1] if dots and orientation >= _EXCHANGED else dots
         turned = exif_data.orientation_after(orientation, rotate=self._rotate, flip=self._flip)
         writer = image_pages.ImageWriter()
         writer.add_page(stream, stream.size, dots, turned)
-        return _finish(writer, xmp)
+        return EncodedFile(_finish(writer, xmp), pages=1)

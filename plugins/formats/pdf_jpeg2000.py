@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import AnyConversion, conversion, hookimpl, lazy_imports
+from engine import AnyConversion, EncodedFile, conversion, hookimpl, lazy_imports
 from engine.option_types import Dpi, Flip, Metadata, Rotate
 from plugins._boxes import heif, jp2
 from plugins.formats import pdf_images
@@ -22,7 +22,7 @@ _CAPABILITIES = b"\xff\x50"  # the marker of extensions of the standard, such as
 
 def embed(
     data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None, dpi: Dpi | None = None
-) -> bytes:
+) -> EncodedFile:
     """A PDF of one page that contains the image with unchanged pixels, and shows it turned.
 
     What some readers of PDF do not show is decoded, such as transparency.

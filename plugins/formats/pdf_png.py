@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from engine import Raster, color, conversion, lazy_imports
+from engine import EncodedFile, Raster, color, conversion, lazy_imports
 from engine.option_types import Dpi, Flip, Metadata, Pages, Rotate
 from plugins._metadata import exif_data
 from plugins._pixels import pillow, png_encoder
@@ -35,7 +35,7 @@ def embed(
     rotate: Rotate = 0,
     flip: Flip | None = None,
     dpi: Dpi | None = None,
-) -> bytes:
+) -> EncodedFile:
     """A PDF of one page that contains the image with unchanged pixels, and shows it turned.
 
     What PDF cannot hold is decoded, such as interlaced and transparent images.

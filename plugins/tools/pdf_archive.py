@@ -12,9 +12,9 @@ from plugins.formats.pdf import PDF
 from plugins.tools import pdf_protect
 
 with lazy_imports():
-    from plugins._pdf import archiving, documents, objects
+    from plugins._pdf import accessibility, archiving, documents, objects
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.archiving")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.archiving", "plugins._pdf.accessibility")
 TEMPLATE = "documents"
 
 Standard: TypeAlias = Annotated[
@@ -51,4 +51,6 @@ def conform(
 ) -> bytes:
     """Makes the result of a conversion conform to a standard."""
     with objects.open_pdf(data, password or "") as document:
+        if pdf_standard == "pdfua-1":
+            return accessibility.accessible(document, "pdf_standard")
         return archiving.archived(document, pdf_standard, "pdf_standard", sanitize=sanitize)

@@ -14,6 +14,7 @@ from engine import (
     InputFile,
     InvalidOption,
     NamedFile,
+    Network,
     Requirement,
     TooLarge,
     hookimpl,
@@ -60,6 +61,15 @@ CertificatePassword = Annotated[
 Reason = Annotated[str, Field(max_length=200, examples=["I approve"], description="Why the PDF is signed.")]
 Location = Annotated[str, Field(max_length=200, examples=["Berlin"], description="Where the PDF is signed.")]
 PageNumber = Annotated[int, Field(ge=1, description="The page that shows the signature, from 1.")]
+TimestampUrl = Annotated[
+    str,
+    Field(
+        max_length=2000,
+        examples=["https://timestamps.example/"],
+        description="A server that confirms the time of the signature, by RFC 3161. It receives a hash only.",
+        json_schema_extra={"format": "uri"},
+    ),
+]
 Box = Annotated[
     str,
     Field(
@@ -90,8 +100,10 @@ def sign(
     location: Location | None = None,
     page: PageNumber = 1,
     box: Box | None = None,
+    timestamp_url: TimestampUrl | None = None,
     password: Password | None = None,
     sanitize: Sanitize = False,
+    network: Network | None = None,
 ) -> EncodedFile:
     """Signs a PDF with the key of a certificate. Earlier signatures stay valid."""
     if len(certificate.data) > _MAX_CERTIFICATE:
@@ -112,7 +124,8 @@ def sign(
         data = documents.save_document(document, sanitize=sanitize)
     else:
         active_content.check_active_content(document, sanitize=False)
-    return EncodedFile(signatures.sign(data, opening, signer, details), pages=count)
+    authority = signatures.Authority(timestamp_url, network) if timestamp_url else None
+    return EncodedFile(signatures.sign(data, opening, signer, details, authority), pages=count)
 
 
 @hookimpl

@@ -34,9 +34,9 @@ from engine.planner import Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, find_harm, load_registry
 from plugins.formats.png import PNG
+from tests.support.samples.compound_files import compound_file
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import FORMATS, sample
-from tests.support.samples.office_files import compound_file
 from tests.support.samples.pairs import pairs_with_samples
 from tests.support.samples.raw_samples import CAMERAS
 
@@ -235,7 +235,7 @@ def test_detection_goes_on_without_formats_that_fail(shortest: int, caplog: pyte
 
 @pytest.mark.parametrize("name", [*sorted(FORMATS - {*CAMERAS}), "doc"])
 def test_detection_fails_for_no_truncated_file(name: str) -> None:
-    content = compound_file("WordDocument") if name == "doc" else sample(name)
+    content = compound_file({"WordDocument": b""}) if name == "doc" else sample(name)
 
     for fmt in _REGISTRY.formats.values():
         for length in (*range(1, 80), 128, 512, 513, 4096):

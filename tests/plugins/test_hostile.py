@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from time import monotonic
 
@@ -39,7 +40,7 @@ _RECOVERED = {
     "bad/trailer_loop.pdf": {"repaired"},
     "pdf/repairable_bad_xref.pdf": {"repaired"},
 }
-_PDF_LIMITS = TaskLimits(seconds=30)
+_PDF_LIMITS = TaskLimits(seconds=250, cpu=30)  # on a busy machine, too
 _PDF_FAULTS = {"engine_error", "worker_crashed", "timeout"}
 # To draw it takes longer than any deadline.
 _ENDLESS = {(name, "forms by powers of ten") for name in ("pdf-ocr", "pdf-auto-rotate", "pdf-redact")}
@@ -297,22 +298,29 @@ async def test_real_bad_files(executor: LocalExecutor, entry: Entry) -> None:
     assert (code, reason) in allowed
 
 
+@cache
+def _files() -> dict[str, bytes]:
+    """The generated files, and those of the corpus."""
+    named = [entry for entry in load_corpus() if entry.name.startswith("bad/") and entry.name.endswith(".pdf")]
+    return {**hostile_pdfs(), **{entry.name.replace("/", " "): entry.path.read_bytes() for entry in named}}
+
+
 async def _fault(executor: LocalExecutor, folder: Path, name: str, kind: str) -> str | None:
     """What a tool must not do with the file as its first one; None if it makes a result or refuses the file."""
     request, tool = tool_requests()[name], REGISTRY.tools[name]
-    files = [hostile_pdfs()[kind], *request.inputs[1:], *request.files.values()]
+    files = [_files()[kind], *request.inputs[1:], *request.files.values()]
     place = folder / f"{name} {kind}"
     place.mkdir()
     paths = [place / str(number) for number in range(len(files))]
     for path, data in zip(paths, files, strict=True):
         path.write_bytes(data)
     count = len(request.inputs)
-    sources = [*map(REGISTRY.identify, paths[:count])]
-    for parameter, path in zip(request.files, paths[count:], strict=True):
-        sources.append(ANY_FILE if tool.takes_any(parameter) else REGISTRY.identify(path))
-    plan = REGISTRY.plan(sources, tool.target, name, request.options, tuple(request.files))
-    job = FileJob(Task.of(plan, request.options), paths, place / "result")
     try:
+        sources = [*map(REGISTRY.identify, paths[:count])]
+        for parameter, path in zip(request.files, paths[count:], strict=True):
+            sources.append(ANY_FILE if tool.takes_any(parameter) else REGISTRY.identify(path))
+        plan = REGISTRY.plan(sources, tool.target, name, request.options, tuple(request.files))
+        job = FileJob(Task.of(plan, request.options), paths, place / "result")
         await run_files(executor, job, _PDF_LIMITS)
     except ConversionError as error:
         is_documented = error.reason in ERROR_CATALOGUE[error.code].reasons
@@ -333,7 +341,7 @@ async def _faults(executor: LocalExecutor, folder: Path, pairs: list[tuple[str, 
 
 @pytest.mark.slow
 async def test_each_file_by_some_tool(executor: LocalExecutor, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    pairs = [(READING[place % len(READING)], kind) for place, kind in enumerate(hostile_pdfs())]
+    pairs = [(READING[place % len(READING)], kind) for place, kind in enumerate(_files())]
 
     assert await _faults(executor, tmp_path, [*share(pairs, pytestconfig, 2)]) == []
 
@@ -341,4 +349,4 @@ async def test_each_file_by_some_tool(executor: LocalExecutor, tmp_path: Path, p
 @pytest.mark.long
 @pytest.mark.parametrize("name", READING)
 async def test_all_files(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
-    assert await _faults(executor, tmp_path, [(name, kind) for kind in hostile_pdfs()]) == []
+    assert await _faults(executor, tmp_path, [(name, kind) for kind in _files()]) == []

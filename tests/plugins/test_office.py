@@ -12,6 +12,7 @@ from warnings import catch_warnings
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
+import olefile
 import pikepdf
 import pypdfium2
 import pytest
@@ -20,15 +21,16 @@ from msoffcrypto.format.ooxml import OOXMLFile
 from engine import ConversionError, CorruptInput, InvalidOption, OptionValue, TooLarge, UnknownFormat
 from engine.executor import LocalExecutor, Task
 from engine.registry import load_registry
-from plugins._office import limits, references
+from plugins._office import documents, libreoffice, limits, references
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text.zip_archives import open_checked
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import codes, convert
 from tests.support.samples import metafiles, office_files, outside_references
 from tests.support.samples.books import zipped
+from tests.support.samples.compound_files import compound_file, obfuscated
 from tests.support.samples.generated import COLORS, SIZE, quadrants
-from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt, opendocument
+from tests.support.samples.office_files import FONT, TEXT, docx, odt, opendocument
 from tests.support.samples.scripts import MISSING
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
@@ -192,7 +194,7 @@ def _mentions(data: bytes, text: str) -> bool:
         office_files.opendocument("text", "", {"Object 1/content.xml": '<chart xlink:href=".."/>'}),
         rb"{\rtf1 {\field{\*\fldinst PAGE}{\fldrslt 1}}{\field{\*\fldinst PAGE}{\fldrslt 1}}}",
         rb"{\rtf1 {\field{\*\fldinst {\b HYPER}{LINK \\l \'22a\'22}}{\fldrslt a}}{\*\fldinst PAGE\\* a}}",
-        compound_file("WordDocument"),
+        compound_file({"WordDocument": b""}),
     ],
 )
 def test_files_without_such_references_are_the_same_bytes(data: bytes) -> None:
@@ -214,7 +216,7 @@ def test_files_of_the_system_are_not_on_the_pages(name: str, tmp_path: Path) -> 
 def test_fields_of_old_word_files_are_emptied() -> None:
     command = 'INCLUDEPICTURE "http://a.example/b.png"'
     for encoding in ("latin-1", "utf-16-le"):
-        data = compound_file("WordDocument") + f"\x13 {command}\x14".encode(encoding)
+        data = compound_file({"WordDocument": b""}) + f"\x13 {command}\x14".encode(encoding)
         with pytest.warns(UserWarning, match="INCLUDEPICTURE"):
             cleaned = references.remove(data)
         assert len(cleaned) == len(data)
@@ -387,7 +389,7 @@ def _rtf(code: bytes, count: int) -> bytes:
         (lambda: docx()[:-40], CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1 text", CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1 {\b text}", CorruptInput, "corrupt_input"),
-        (lambda: compound_file("Workbook", sectors=9)[:-300], CorruptInput, "corrupt_input"),
+        (lambda: compound_file({"Workbook": bytes(4608)})[:-300], CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
         (lambda: rb"{\rtf1\bin%032d x}" % 2_000_000_000, CorruptInput, "corrupt_input"),
         (lambda: opendocument("text", "", {"content.xml": ""}), CorruptInput, "corrupt_input"),
@@ -424,7 +426,29 @@ def test_many_tables_are_no_large_table() -> None:
 
 def test_a_damaged_spreadsheet_is_not_read_as_text() -> None:
     with pytest.raises(CorruptInput, match="cannot read"):
-        convert(compound_file("Workbook", following=1), "pdf")
+        convert(compound_file({"Workbook": b""}, loops=True), "pdf")
+
+
+def test_a_short_workbook_is_known_to_be_encrypted() -> None:
+    plain = struct.pack("<HHHHHHII", 0x809, 16, 0x600, 5, 0xDBB, 0x7CC, 0x41, 6) + struct.pack("<HH", 10, 0)
+
+    found = [documents.is_encrypted(compound_file({"Workbook": one})) for one in (plain, obfuscated(plain, "secret"))]
+
+    assert found == [False, True]
+
+
+@pytest.mark.long
+def test_an_obfuscated_workbook_opens_with_its_password() -> None:
+    sheet = convert(b"Harbor\n", "ods", "a.csv").data
+    written = libreoffice.convert(sheet, "ods", libreoffice.Filter("MS Excel 97", "xls")).data
+    with olefile.OleFileIO(BytesIO(written)) as plain:
+        data = compound_file({"Workbook": obfuscated(plain.openstream("Workbook").read(), "secret")})
+
+    assert convert(data, "csv", password="secret").data == b"Harbor\n"
+    for options in ({}, {"password": "wrong"}):
+        with pytest.raises(UnknownFormat) as refused:
+            convert(data, "csv", **options)
+        assert refused.value.reason == "file_encrypted"
 
 
 def test_a_nul_after_the_last_group_has_no_effect() -> None:
@@ -448,14 +472,14 @@ def test_a_nul_after_the_last_group_has_no_effect() -> None:
         (_packed_again(odt()), "", "odt"),
         (zipped({"mimetype": "application/vnd.oasis.opendocument.spreadsheet-template"}), "", "ods"),
         (zipped({"mimetype": "application/vnd.other"}), "a.odt", None),
-        (compound_file("WordDocument", "1Table"), "", "doc"),
-        (compound_file("Workbook"), "", "xls"),
-        (compound_file("Other", "PowerPoint Document"), "", "ppt"),
-        (compound_file("__properties_version1.0"), "a.doc", "msg"),
-        (compound_file("EncryptionInfo", "EncryptedPackage"), "a.pptx", "pptx"),
-        (compound_file("WordDocument", following=1), "", "doc"),  # the directory follows itself
-        (compound_file("WordDocument")[:600], "a.xls", "xls"),
-        (compound_file("WordDocument")[:8], "a.xls", "xls"),
+        (compound_file({"WordDocument": b"", "1Table": b""}), "", "doc"),
+        (compound_file({"Workbook": b""}), "", "xls"),
+        (compound_file({"Other": b"", "PowerPoint Document": b""}), "", "ppt"),
+        (compound_file({"__properties_version1.0": b""}), "a.doc", "msg"),
+        (compound_file({"EncryptionInfo": b"", "EncryptedPackage": b""}), "a.pptx", "pptx"),
+        (compound_file({"WordDocument": b""}, loops=True), "", "doc"),  # the directory follows itself
+        (compound_file({"WordDocument": b""})[:600], "a.xls", "xls"),
+        (compound_file({"WordDocument": b""})[:8], "a.xls", "xls"),
         (rb"{\rtf1 text}", "", "rtf"),
         (_TABLE, "table.csv", "csv"),
         (_TABLE, "table", "txt"),

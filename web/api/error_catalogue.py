@@ -168,6 +168,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "empty_file": "the file has 0 bytes",
                 "not_a_pdf": "only PDFs are accepted here",
                 "not_a_picture": "only images are accepted here",
+                "not_a_pdf_or_picture": "only PDFs and images are accepted here",
                 "pdf_encrypted": "the PDF needs a `password`",
                 "file_encrypted": "the file of Office needs a `password`",
             },

@@ -10,6 +10,7 @@ from engine.errors import UnknownFormat
 from engine.registry import load_registry
 from tests.support.samples import mails, metafiles, office_files
 from tests.support.samples.books import zipped
+from tests.support.samples.compound_files import compound_file
 from tests.support.samples.generated import FORMATS, sample
 
 SAMPLES = Path(__file__).parents[3] / "plugins" / "_samples.zip"
@@ -31,7 +32,7 @@ def _files() -> dict[str, bytes]:
     return {
         **{name: sample(name) for name in sorted(FORMATS)},
         **{name: zipped({"[Content_Types].xml": "<Types/>", part: "<w/>"}) for name, part in packages.items()},
-        **{name: office_files.compound_file(stream) for name, stream in streams.items()},
+        **{name: compound_file({stream: b""}) for name, stream in streams.items()},
         **{name: office_files.opendocument(kind, "<office:body/>") for name, kind in kinds.items()},
         "docx": office_files.docx(),
         "rtf": rb"{\rtf1 text}",

@@ -1,21 +1,12 @@
 """Mails: as they are sent (EML), and as Outlook stores them (MSG)."""
 
 import struct
-from collections.abc import Mapping
 from email.message import EmailMessage
 from io import BytesIO
-from typing import TypeAlias
 
 from PIL import Image
 
-_SECTOR = 512
-_PART = 64  # of a short stream
-_ROOT = 5
-_FREE = 0xFFFFFFFF
-_END = 0xFFFFFFFE
-_TABLE = 0xFFFFFFFD
-Storage: TypeAlias = Mapping[str, "bytes | Storage"]
-"""Streams and storages by their names."""
+from tests.support.samples.compound_files import compound_file
 
 
 def picture() -> bytes:
@@ -70,65 +61,3 @@ def outlook(*, body: str = "Dear Bob", html: bytes = b"", rtf: bytes = b"") -> b
             },
         }
     )
-
-
-def compound_file(root: Storage) -> bytes:
-    """A compound file with these storages and streams, which are shorter than 4096 bytes."""
-    entries: list[bytes] = []
-    content = bytearray()
-    small: list[int] = []  # the next part of 64 bytes
-
-    def add(name: str, item: bytes | Storage, kind: int, right: int = _FREE) -> int:
-        index = len(entries)
-        entries.append(b"")
-        child = _FREE
-        first = _END
-        size = 0
-        if isinstance(item, bytes):
-            first, size = len(small), len(item)
-            small.extend([*range(first + 1, first + -(-size // _PART)), _END])
-            content.extend(_filled(item, _PART))
-        else:
-            for inner, value in item.items():
-                child = add(inner, value, 2 if isinstance(value, bytes) else 1, child)
-        if kind == _ROOT:
-            first, size = 0, len(content)
-        encoded = name.encode("utf-16-le") + b"\0\0"
-        entries[index] = struct.pack(
-            "<64sHBBIII36xIQ", encoded, len(encoded), kind, 1, _FREE, right, child, first, size
-        )
-        return index
-
-    add("Root Entry", root, _ROOT)
-    streams = [bytes(content), struct.pack(f"<{len(small)}I", *small), b"".join(entries)]
-    starts: list[int] = []
-    chain: list[int] = []
-    for stream in streams:
-        starts.append(len(chain))
-        chain += [*range(len(chain) + 1, len(chain) + -(-len(stream) // _SECTOR)), _END]
-    table = struct.pack(f"<{len(chain) + 1}I", *chain, _TABLE).ljust(_SECTOR, b"\xff")
-    header = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
-    _, parts, directory = starts
-    header += struct.pack(
-        "<HHHHH6xIIIIIIIIII",
-        62,
-        3,
-        0xFFFE,
-        9,
-        6,
-        0,
-        1,
-        directory,
-        0,
-        4096,
-        parts,
-        directory - parts,
-        _END,
-        0,
-        len(chain),
-    )
-    return header.ljust(_SECTOR, b"\xff") + b"".join(_filled(stream, _SECTOR) for stream in streams) + table
-
-
-def _filled(data: bytes, size: int) -> bytes:
-    return data.ljust(-(-len(data) // size) * size, b"\0")

@@ -1,6 +1,5 @@
 """Files of Office, written without LibreOffice."""
 
-import struct
 from collections.abc import Mapping
 
 from tests.support.samples.books import zipped
@@ -11,9 +10,6 @@ _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _ODF = "urn:oasis:names:tc:opendocument:xmlns"
-_SECTOR = 512
-_FREE, _END = 0xFFFFFFFF, 0xFFFFFFFE
-_TABLE, _DIRECTORY, _CONTENT = 0, 1, 2  # sectors
 
 
 def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, str | bytes] | None = None) -> bytes:
@@ -117,27 +113,3 @@ def vdx() -> bytes:
     shape = f'<Shape ID="1" Type="Shape"><XForm>{box}</XForm><Text>{TEXT}</Text></Shape>'
     page = f'<Pages><Page ID="0" NameU="Page-1">{size}<Shapes>{shape}</Shapes></Page></Pages>'
     return f'<VisioDocument xmlns="http://schemas.microsoft.com/visio/2003/core">{page}</VisioDocument>'.encode()
-
-
-def compound_file(*streams: str, following: int = _END, sectors: int = 0) -> bytes:
-    """A compound file with empty streams; `following` is the sector after that of the directory, for loops.
-
-    With `sectors`, the last stream has so many, all zero.
-    """
-    header = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
-    header += struct.pack(
-        "<HHHHH6xIIIIIIIIII", 62, 3, 0xFFFE, 9, 6, 0, 1, _DIRECTORY, 0, 4096, _END, 0, _END, 0, _TABLE
-    )
-    chain = [*range(_CONTENT + 1, _CONTENT + sectors), *[_END] * (sectors > 0)]
-    table = struct.pack("<128I", 0xFFFFFFFD, following, *chain, *[_FREE] * (126 - sectors))
-    entries = [_entry("Root Entry", 5, child=1 if streams else _FREE)]
-    entries += [_entry(name, 2, right=number) for number, name in enumerate(streams[:-1], 2)]
-    entries += [_entry(name, 2, size=sectors * _SECTOR) for name in streams[-1:]]
-    directory = b"".join(entries).ljust(_SECTOR, b"\0")
-    return header.ljust(_SECTOR, b"\xff") + table + directory + bytes(sectors * _SECTOR)
-
-
-def _entry(name: str, kind: int, *, right: int = _FREE, child: int = _FREE, size: int = 0) -> bytes:
-    encoded = name.encode("utf-16-le") + b"\0\0"
-    first = _CONTENT if size else _END
-    return struct.pack("<64sHBBIII36xIQ", encoded, len(encoded), kind, 1, _FREE, right, child, first, size)

@@ -86,6 +86,8 @@ class ConvertOptions(TypedDict, total=False):
     max_pixels: int  # Most pixels of the resized image, width x height.
     # What lays out a page of HTML: a browser, which also runs its scripts, or `print`, which has all of CSS for …
     renderer: Literal["auto", "print", "browser"]
+    # Standard of a PDF: PDF/A-2b, or 3b with attached files; or PDF/UA-1, which is accessible, of texts, slides …
+    pdf_standard: Literal["none", "pdfa-2b", "pdfa-3b", "pdfua-1"]
     # The medium of style sheets; by default print for pages, and screen for an image.
     media: Literal["print", "screen"]
     viewport: str  # Size of the window in pixels of CSS.
@@ -123,7 +125,6 @@ class ConvertOptions(TypedDict, total=False):
     # Cells of sheets: as a sheet shows them, with dates as in ISO 8601, or numbers with all digits.
     values: Literal["shown", "raw"]
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
-    pdf_standard: Literal["none", "pdfa-2b", "pdfa-3b"]  # Standard of a PDF: PDF/A-2b, or 3b with attached files.
     user_password: str  # Opens the result.
     owner_password: str  # Opens the result with all permissions; by default a random one.
     # What is permitted without the owner's password, a list of print, copy, modify, annotate, forms; by default …
