@@ -4,13 +4,13 @@ import ast
 import gc
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from pkgutil import resolve_name
 from statistics import median
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 
@@ -58,29 +58,59 @@ def _sources() -> dict[str, str]:
     return {own[name]: path.read_text() for name, path in zip(own, paths, strict=True)}
 
 
+class _Module(NamedTuple):
+    """What the tests look at of a module. Its tree would take most of the time of the garbage collector."""
+
+    imports: frozenset[str]
+    """The dotted names of the imported modules; of our packages, the modules that names are imported from."""
+    lazy: frozenset[str]
+    """What is imported lazily."""
+    functions: frozenset[tuple[str, int]]
+    """Names and lengths."""
+    attributes: frozenset[str]
+    """Those of other objects whose names begin with an underscore."""
+    docstring: str | None
+
+
 @cache
-def _trees() -> dict[str, ast.Module]:
+def _modules() -> dict[str, _Module]:
     gc.disable()  # it would visit the nodes again and again, in most of the time
     try:
-        return {name: ast.parse(source) for name, source in _sources().items()}
+        return {name: _module(ast.parse(source)) for name, source in _sources().items()}
     finally:
         gc.enable()
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """The dotted names of the imported modules; of our packages, the modules that names are imported from."""
+def _module(tree: ast.Module) -> _Module:
+    imports, functions, attributes = set[str](), set[tuple[str, int]](), set[str]()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in _sources() else node.module
+        match node:
+            case ast.Import():
+                imports.update(alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)):
+                inner = (f"{module}.{alias.name}" for alias in node.names)
+                imports.update(name if name in _sources() else module for name in inner)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                functions.add((node.name, (node.end_lineno or 0) - node.lineno))
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute() if re.match("_[a-z]", node.attr):
+                attributes.add(node.attr)
+    lazy = {
+        f"{node.module}.{alias.name}"
+        for block in tree.body
+        if isinstance(block, ast.With) and ast.unparse(block.items[0]) == "lazy_imports()"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    frozen = (frozenset(imports), frozenset(lazy), frozenset(functions), frozenset(attributes))
+    return _Module(*frozen, ast.get_docstring(tree))
 
 
 @cache
 def _imports() -> dict[str, frozenset[str]]:
-    return {name: frozenset(_imported(tree)) for name, tree in _trees().items()}
+    return {name: module.imports for name, module in _modules().items()}
 
 
 def _own(packages: set[str]) -> dict[str, set[str]]:
@@ -143,15 +173,7 @@ def test_only_http_and_the_layers_above_import_tornado() -> None:
 
 def test_lazy_imports_are_of_modules() -> None:
     """Mypy takes other names for what they are, but they raise ImportError."""
-    delayed = {
-        (name, f"{node.module}.{alias.name}")
-        for name, tree in _trees().items()
-        for block in tree.body
-        if isinstance(block, ast.With) and ast.unparse(block.items[0]) == "lazy_imports()"
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    delayed = {(name, found) for name, module in _modules().items() for found in module.lazy}
 
     assert len(delayed) > 50
     others = {one for one in delayed if one[1] not in _sources() and not isinstance(resolve_name(one[1]), ModuleType)}
@@ -175,13 +197,8 @@ def test_no_test_module_is_imported() -> None:
 def test_tests_use_public_attributes() -> None:
     """Those that remain are public attributes of libraries whose names begin with an underscore."""
     public = {"_exit", "_meta", "_replace"}
-    accessed = {
-        (name, node.attr)
-        for name, tree in _trees().items()
-        for node in ast.walk(tree)
-        if name.startswith("tests.") and isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr)
-        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
-    }
+    modules = ((name, module) for name, module in _modules().items() if name.startswith("tests."))
+    accessed = {(name, attribute) for name, module in modules for attribute in module.attributes}
 
     assert {attribute for attribute in accessed if attribute[1] not in public} == set()
 
@@ -195,18 +212,17 @@ def test_size_of_files() -> None:
 
 def test_size_of_functions() -> None:
     long = {
-        (name, node.name)
-        for name, tree in _trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno >= _MAX_FUNCTION
+        (name, function)
+        for name, module in _modules().items()
+        for function, lines in module.functions
+        if lines >= _MAX_FUNCTION
     }
 
     assert long == set()
 
 
 def test_every_module_has_a_docstring() -> None:
-    without = {name for name, tree in _trees().items() if _sources()[name].strip() and not ast.get_docstring(tree)}
+    without = {name for name, module in _modules().items() if _sources()[name].strip() and not module.docstring}
 
     assert {name for name in without if not name.startswith("tests.")} == set()
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import jsonschema_rs
@@ -16,6 +17,7 @@ from web.docs.openapi import document
 from web.routes import documented_operations
 
 HEADERS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+_DOCUMENT = "urn:document"
 _OF_HTTP = {
     *("connection", "content-encoding", "content-length", "content-type"),
     *("date", "server", "transfer-encoding", "vary"),
@@ -92,31 +94,42 @@ def _check_body(path: str, verb: str, status: str, answer: httpx.Response) -> No
     if is_json and verb == "post" and "wait=" in answer.request.headers.get("Prefer", ""):
         _check_awaited(answer.json()["data"])
         return
-    content = _looked_up(published()["paths"][path][verb]["responses"][status]).get("content", {})
+    response = published()["paths"][path][verb]["responses"][status]
+    content = _looked_up(response).get("content", {})
     if not content:
         assert answer.content == b""
         return
     assert media_type in content
     if media_type == "application/json":
-        _validator(path, verb, status).validate(answer.json())
+        pointer = response.get("$ref", pointer_of_response(path, verb, status))
+        validator_of(pointer, strict=True).validate(answer.json())
 
 
 def _check_awaited(job: dict[str, Any]) -> None:
     """A job that was waited for also has the fields of its result."""
-    schema = published()["components"]["schemas"]["Job"]
-    jsonschema_rs.validate({**schema, "components": published()["components"]}, job)
+    _validator_at("#/components/schemas/Job").validate(job)
+
+
+def pointer_of_response(path: str, verb: str, status: str) -> str:
+    """Where in the document a response of an operation is."""
+    return f"#/paths/{quote(path.replace('/', '~1'))}/{verb}/responses/{status}"
 
 
 @cache
-def _validator(path: str, verb: str, status: str) -> jsonschema_rs.Draft202012Validator:
-    response = _looked_up(published()["paths"][path][verb]["responses"][status])
-    schema = response["content"]["application/json"]["schema"]
-    return jsonschema_rs.Draft202012Validator({**_strict(schema), "components": _strict_components()})
+def validator_of(pointer: str, *, strict: bool = False) -> jsonschema_rs.Draft202012Validator:
+    """A validator of the JSON of the response at that place. A strict one allows no additional properties."""
+    return _validator_at(f"{pointer}/content/application~1json/schema", strict=strict)
 
 
 @cache
-def _strict_components() -> Any:
-    return _strict(published()["components"])
+def _validator_at(pointer: str, *, strict: bool = False) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator({"$ref": f"{_DOCUMENT}{pointer}"}, registry=_schemas(strict=strict))
+
+
+@cache
+def _schemas(*, strict: bool) -> jsonschema_rs.Registry:
+    document = _strict(published()) if strict else published()
+    return jsonschema_rs.Registry([(_DOCUMENT, document)], draft=jsonschema_rs.Draft202012)
 
 
 def _strict(value: Any) -> Any:
