@@ -141,7 +141,8 @@ class Task:
 
 def _urls(plan: Plan, options: OptionValues) -> tuple[str, ...]:
     """The values of options that are URLs, also those of stages."""
-    own = tuple(str(value) for name, value in options.items() if name in plan.options and plan.options[name].is_url)
+    named = {name: str(value) for name, value in options.items() if name in plan.options}
+    own = tuple(value for name, value in named.items() if plan.options[name].schema.get("format") == "uri")
     return own + tuple(url for stage in plan.stages for url in _urls(stage.plan, stage.options))
 
 

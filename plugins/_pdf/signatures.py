@@ -146,7 +146,7 @@ class Authority(TimeStamper):
     """A server that gives timestamps by RFC 3161. Raises InvalidOption."""
 
     def __init__(self, url: str, network: Network | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._url = url
         self._network = network
 

@@ -12,7 +12,6 @@ from warnings import catch_warnings
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
-import olefile
 import pikepdf
 import pypdfium2
 import pytest
@@ -21,14 +20,14 @@ from msoffcrypto.format.ooxml import OOXMLFile
 from engine import ConversionError, CorruptInput, InvalidOption, OptionValue, TooLarge, UnknownFormat
 from engine.executor import LocalExecutor, Task
 from engine.registry import load_registry
-from plugins._office import documents, libreoffice, limits, references
+from plugins._office import limits, references
 from plugins._office.libreoffice import LIBREOFFICE
 from plugins._text.zip_archives import open_checked
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import codes, convert
 from tests.support.samples import metafiles, office_files, outside_references
 from tests.support.samples.books import zipped
-from tests.support.samples.compound_files import compound_file, obfuscated
+from tests.support.samples.compound_files import compound_file
 from tests.support.samples.generated import COLORS, SIZE, quadrants
 from tests.support.samples.office_files import FONT, TEXT, docx, odt, opendocument
 from tests.support.samples.scripts import MISSING
@@ -427,28 +426,6 @@ def test_many_tables_are_no_large_table() -> None:
 def test_a_damaged_spreadsheet_is_not_read_as_text() -> None:
     with pytest.raises(CorruptInput, match="cannot read"):
         convert(compound_file({"Workbook": b""}, loops=True), "pdf")
-
-
-def test_a_short_workbook_is_known_to_be_encrypted() -> None:
-    plain = struct.pack("<HHHHHHII", 0x809, 16, 0x600, 5, 0xDBB, 0x7CC, 0x41, 6) + struct.pack("<HH", 10, 0)
-
-    found = [documents.is_encrypted(compound_file({"Workbook": one})) for one in (plain, obfuscated(plain, "secret"))]
-
-    assert found == [False, True]
-
-
-@pytest.mark.long
-def test_an_obfuscated_workbook_opens_with_its_password() -> None:
-    sheet = convert(b"Harbor\n", "ods", "a.csv").data
-    written = libreoffice.convert(sheet, "ods", libreoffice.Filter("MS Excel 97", "xls")).data
-    with olefile.OleFileIO(BytesIO(written)) as plain:
-        data = compound_file({"Workbook": obfuscated(plain.openstream("Workbook").read(), "secret")})
-
-    assert convert(data, "csv", password="secret").data == b"Harbor\n"
-    for options in ({}, {"password": "wrong"}):
-        with pytest.raises(UnknownFormat) as refused:
-            convert(data, "csv", **options)
-        assert refused.value.reason == "file_encrypted"
 
 
 def test_a_nul_after_the_last_group_has_no_effect() -> None:

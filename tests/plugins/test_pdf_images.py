@@ -1,7 +1,6 @@
 """Images that become a PDF, images that are extracted from one, and pages that are one image."""
 
 import zlib
-from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -14,9 +13,8 @@ import tifffile
 from pikepdf import Array, Dictionary, Name, Pdf, Stream
 from PIL import Image
 
-from engine import ConversionError, CorruptInput, StepFailed, pipeline
+from engine import ConversionError, CorruptInput, pipeline
 from engine.mupdf import pymupdf
-from engine.verification import verify
 from plugins._pixels import png_encoder
 from plugins._pixels.pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, run_tool
@@ -194,17 +192,6 @@ def test_other_rows_of_a_png_are_decoded(kind: str) -> None:
         return
 
     assert _rows(source) not in [image.raw for image in images(convert(source, "pdf").data)]
-
-
-@pytest.mark.parametrize("name", ["png", "jpeg", "jp2"])
-def test_an_embedded_image_is_one_page(name: str) -> None:
-    source = sample(name)
-    plan = REGISTRY.plan([REGISTRY.identify_content(source)], "pdf")
-    file = convert(source, "pdf").file
-
-    assert verify(REGISTRY, plan, file).count == 1
-    with pytest.raises(StepFailed):
-        verify(REGISTRY, plan, replace(file, data=document("A", 2)))
 
 
 def test_documents_are_no_images() -> None:
