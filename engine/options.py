@@ -159,17 +159,9 @@ class Option:
     @cached_property
     def secret(self) -> bool:
         """Whether the value opens protected files, as those of stages can, and must not be shown."""
-        return self.stages or self._has_form("password")
-
-    @cached_property
-    def is_url(self) -> bool:
-        """Whether the value is a URL, to which the step that has the option may send requests."""
-        return self._has_form("uri")
-
-    def _has_form(self, name: str) -> bool:
         # Not read from the schema, which takes milliseconds to make in each process of a task.
         extras = (one.json_schema_extra for one in getattr(self.type, "__metadata__", ()) if isinstance(one, FieldInfo))
-        return any(isinstance(extra, dict) and extra.get("format") == name for extra in extras)
+        return self.stages or any(isinstance(extra, dict) and extra.get("format") == "password" for extra in extras)
 
     @property
     def values(self) -> str:
