@@ -54,5 +54,5 @@ async def _write_page(
     page: PageHandler, account: Account, cursor: str | None = None, error: PublicError | None = None
 ) -> None:
     found = await page.services.jobs.list_page(account.id, limit=_SHOWN, cursor=cursor, status=None, tag=None)
-    jobs = [describe_job(job) for job in found.values]
+    jobs = [{**describe_job(job), "accepted": job.created_at} for job in found.values]
     page.write_page("dashboard_jobs.html", error=error, jobs=jobs, cursor=cursor, next_cursor=found.next_cursor)

@@ -110,7 +110,7 @@ async function showResult({ blob, data }) {
   byId("result-name").textContent = byId("save").download;
   byId("result-facts").textContent = [formatSize(blob.size), ...pages, ...count].join(", ");
   const notes = [...data.warnings].sort((one, other) => given.information.includes(one.code) - given.information.includes(other.code));
-  byId("result-warnings").replaceChildren(...notes.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})` })));
+  byId("result-warnings").replaceChildren(...notes.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})`, lang: "en" })));
   byId("result-text").hidden = data.output_format !== "json";
   if (data.output_format === "json") byId("result-text").firstElementChild.textContent = await blob.text();
   byId("result").hidden = false;

@@ -301,7 +301,7 @@ export class FileEntry {
     const files = zipped ? [_n("A ZIP archive of {count} file.", "A ZIP archive of {count} files.", data.file_count)] : [];
     const quality = data.quality_used ? [_("Quality {number}.", { number: data.quality_used })] : [];
     this.part("times").textContent = [...files, ...quality].join(" ");
-    const items = data.warnings.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})` }));
+    const items = data.warnings.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})`, lang: "en" }));
     this.part("warnings").hidden = !items.length;
     this.part("warnings").lastElementChild.replaceChildren(...items);
     const alarms = data.warnings.filter(({ code }) => !this.page.catalogue.information.includes(code)).length;
