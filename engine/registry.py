@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from itertools import chain, islice, product
 from pathlib import Path
@@ -128,6 +129,12 @@ class Registry:
         """Returns a format by name or alias, ignoring case; None if unknown."""
         name = name.lower()
         return self.formats.get(name) or self._aliases.get(name)
+
+    def nearest(self, name: str) -> str:
+        """The sentence, after a space, that names the format spelled nearly so; empty for the name of a format."""
+        named = {**self._aliases, **self.formats}
+        found = [] if self.format(name) else get_close_matches(name.lower(), named, n=1)
+        return f" The nearest one is {named[found[0]]}." if found else ""
 
     def identify(self, path: Path, filename: str = "") -> FileFormat:
         """Detects a file's format as `identify_content` does, by default with its own name. Blocks."""
@@ -316,7 +323,7 @@ class Registry:
         if fmt is None or path is None:
             name = fmt.name if fmt else name
             raise UnsupportedConversion(
-                f"{source} cannot be converted to {name}.",
+                f"{source} cannot be converted to {name}.{self.nearest(name)}",
                 details={
                     "input_format": source.name,
                     "output_format": name,

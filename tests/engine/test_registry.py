@@ -161,6 +161,17 @@ def test_text_has_the_format_of_its_extension(content: bytes, filename: str, exp
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("wepb", " The nearest one is webp."), ("JPGE", " The nearest one is jpeg."), ("docx", ""), ("paper", "")],
+)
+def test_the_error_for_a_misspelled_format_names_the_nearest(name: str, sentence: str) -> None:
+    with pytest.raises(UnsupportedConversion) as raised:
+        _REGISTRY.plan([PNG], name)
+
+    assert str(raised.value) == f"png cannot be converted to {name}.{sentence}"
+
+
 def test_an_unsupported_pair_lists_the_available_targets() -> None:
     with pytest.raises(UnsupportedConversion) as raised:
         _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "svg")

@@ -67,7 +67,7 @@ def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
 def _input_format(registry: Registry, name: str, **details: str) -> FileFormat:
     fmt = registry.format(name)
     if fmt is None or not registry.targets(fmt):
-        message = f"{name} is not an input format of this server."
+        message = f"{name} is not an input format of this server.{registry.nearest(name)}"
         raise UnsupportedConversion(message, details={"input_format": name, **details, "available": []})
     return fmt
 
