@@ -213,8 +213,9 @@ def error_headers(error: PublicError, *, replayed: bool = False) -> dict[str, st
 
 
 def error_body(error: PublicError) -> ErrorBody:
-    """The error as JSON: code, message, retryable, and param, reason, details where set."""
-    body = ErrorBody(code=error.code, message=str(error), retryable=error.retryable)
+    """The error as JSON: code, message, retryable, doc_url, and param, reason, details where set."""
+    doc_url = f"/docs/errors#{error.code}"
+    body = ErrorBody(code=error.code, message=str(error), retryable=error.retryable, doc_url=doc_url)
     if error.param:
         body["param"] = error.param
     if error.reason:

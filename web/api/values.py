@@ -46,6 +46,9 @@ class ErrorBody(TypedDict):
     param: NotRequired[Annotated[str, Field(description="The invalid field.", examples=["quality"])]]
     reason: NotRequired[Annotated[str, Field(description="Narrows the code.", examples=["out_of_range"])]]
     details: NotRequired[Annotated[dict[str, Any], Field(description="Values that explain the error.")]]
+    doc_url: Annotated[
+        str, Field(description="The documentation of the code.", examples=["/docs/errors#invalid_parameter"])
+    ]
 
 
 class Error(ErrorBody):
@@ -101,7 +104,7 @@ class Flat:
         return schema
 
 
-_LINKS = ("download_url", "endpoint", "register_url")
+_LINKS = ("doc_url", "download_url", "endpoint", "register_url")
 
 
 def below(base_path: str, value: Any) -> Any:

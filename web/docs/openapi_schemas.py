@@ -141,6 +141,7 @@ class Schemas:
         description, properties = ERROR_CATALOGUE[code], deepcopy(error["properties"])
         properties["code"] = {"type": "string", "const": code}
         properties["message"]["examples"] = [description.message]
+        properties["doc_url"]["examples"] = [f"/docs/errors#{code}"]
         if code != "invalid_parameter":
             del properties["param"]["examples"]
         del properties["reason"], properties["details"]

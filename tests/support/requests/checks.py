@@ -149,6 +149,7 @@ def problem(response: httpx.Response, status: int, code: str, **expected: object
     assert STATUS[code] == status
     assert error["message"].endswith(".")
     assert isinstance(error["retryable"], bool)
+    assert error["doc_url"].endswith(f"/docs/errors#{code}")
     assert response.headers["Content-Type"] == "application/json"
     assert {name: error.get(name) for name in expected} == expected
     assert re.fullmatch(r"req_[A-Za-z0-9]{22}", error["request_id"])
