@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 
 _SECRETS = re.compile(
     r"""
-      cvd_live_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # API keys, Stripe's included
+      cvd_(?:live|test)_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # API keys, Stripe's included
     | (?<=token=)[\w-]+                                    # tokens in the links of emails
     | (?<=Bearer\ )\S+
     | (?<=://)[^\s/@]{0,200}:[^\s/]{0,200}(?=@)             # users and passwords in URLs
@@ -22,7 +22,7 @@ _SECRETS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
+_MARKERS = ("cvd_live_", "cvd_test_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 FLUSH_TIMEOUT = 5.0  # seconds
 _REPETITION = 60.0  # seconds between records of an outage
 # Every request may have them until the machine is repaired. A traceback adds nothing.

@@ -14,6 +14,7 @@ MIB = 1 << 20
 RATE_WINDOW = 60  # seconds
 CREDITS_PER_CONVERSION = 1
 FREE_CREDITS = 50  # granted to a new account; with a setting, once per mailbox and DAY
+TEST_CONVERSIONS = 100  # with test keys, per account and DAY
 FAILED_LOGINS = 30  # wrong API keys per IP address and RATE_WINDOW
 EMAILS_PER_MAILBOX = 5  # verification emails per HOUR
 REGISTRATIONS_PER_ADDRESS = 50  # per DAY

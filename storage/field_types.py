@@ -67,7 +67,7 @@ KeyPrefix: TypeAlias = Annotated[
 ApiKey: TypeAlias = Annotated[
     str,
     Field(
-        pattern="^cvd_live_[0-9A-Za-z]{38}$",
+        pattern="^cvd_(live|test)_[0-9A-Za-z]{38}$",
         description="Shown only once.",
         examples=["cvd_live_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv01234"],
     ),

@@ -1,13 +1,14 @@
 """API keys: issue, authenticate, rotate, revoke.
 
-A key is `cvd_live_`, 32 random characters and a checksum of 6. Only its SHA-256 is stored.
+A key is `cvd_live_` or `cvd_test_`, 32 random characters and a checksum of 6. Only its SHA-256 is stored. Requests with
+a test key cost nothing.
 """
 
 import hashlib
 import re
 import zlib
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -21,11 +22,14 @@ from storage.tables.accounts import StoredAccount
 MAX_GRACE = 604_800  # seconds: 7 days
 MAX_KEYS = 50  # valid keys of an account
 
-_PREFIX = "cvd_live_"
+Mode: TypeAlias = Literal["live", "test"]
+"""Whether requests with a key are charged."""
+
+_TEST_PREFIX = "cvd_test_"
 _RANDOM = 32  # characters: 190 bits
 _CHECKSUM = 6  # characters
 _VISIBLE = 15  # characters at the beginning, which identify a key in lists
-_FORM = re.compile(rf"{_PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
+_FORM = re.compile(rf"cvd_(live|test)_[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
 _USE_INTERVAL = 60  # seconds between updates of `last_used_at`
 
 
@@ -41,6 +45,10 @@ class Key:
     expires_at: Annotated[
         Timestamp | None, Field(description="When the key expires, if it was rotated.", examples=[None])
     ] = None
+
+    @property
+    def mode(self) -> Mode:
+        return "test" if self.key_prefix.startswith(_TEST_PREFIX) else "live"
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,9 @@ SELECT_VALID_KEY = Statement(
 )
 
 
-def make_key() -> str:
+def make_key(mode: Mode = "live") -> str:
     """Returns the text of a new random key."""
-    text = _PREFIX + random_text(_RANDOM)
+    text = f"cvd_{mode}_{random_text(_RANDOM)}"
     return text + _checksum(text)
 
 
@@ -84,17 +92,17 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def add(transaction: Transaction, account: str, name: str) -> IssuedKey:
+def add(transaction: Transaction, account: str, name: str, mode: Mode = "live") -> IssuedKey:
     """Creates another key for the owner of a key. Raises TooManyKeys."""
     _lock(transaction, account)
     if len(list_keys(transaction, account)) >= MAX_KEYS:
         raise TooManyKeys(MAX_KEYS)
-    return issue(transaction, account, name)
+    return issue(transaction, account, name, mode)
 
 
-def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
+def issue(transaction: Transaction, account: str, name: str, mode: Mode = "live") -> IssuedKey:
     """Creates a key, whatever their number: it may be the only one that the owner of the account knows."""
-    text = make_key()
+    text = make_key(mode)
     key = Key(new_id("key"), text[:_VISIBLE], name, transaction.now)
     transaction.insert(models.Key.insert(**vars(key), account=account, sha256=digest(text)))
     return IssuedKey(key, text)
@@ -140,17 +148,16 @@ def rotate(transaction: Transaction, account: str, key_id: str, grace: int) -> I
     ends = transaction.now + grace
     expires_at = ends if row.expires_at is None else min(ends, row.expires_at)
     transaction.execute(models.Key.update({models.Key.expires_at: expires_at}).where(models.Key.key_id == key_id))
-    return add(transaction, account, row.name)
+    return add(transaction, account, row.name, "test" if row.key_prefix.startswith(_TEST_PREFIX) else "live")
 
 
 def revoke(transaction: Transaction, account: str, key_id: str) -> None:
-    """Revokes a key. Raises NotFound, or LastKey if no other key without expiry is left."""
-    row = _own(transaction, account, key_id)
+    """Revokes a key. Raises NotFound, or LastKey if no other live key without expiry is left."""
+    _own(transaction, account, key_id)
     table = models.Key
-    others = (
-        (table.account == account) & (table.key_id != key_id) & _valid(transaction.now) & table.expires_at.is_null()
-    )
-    if row.expires_at is None and transaction.first(table.select().where(others)) is None:
+    lasting = _valid(transaction.now) & table.expires_at.is_null() & ~table.key_prefix.startswith(_TEST_PREFIX)
+    keys = transaction.values(Key, table.select(*columns(table, Key)).where((table.account == account) & lasting))
+    if [key.key_id for key in keys] == [key_id]:
         raise LastKey
     transaction.execute(table.update({table.revoked_at: transaction.now}).where(table.key_id == key_id))
 

@@ -37,6 +37,7 @@ class ClaimedJob:
     fence: int
     attempts: int
     crashes: int
+    test: bool
     entries: str | None
 
     @property
@@ -61,7 +62,7 @@ _SUSPECT = " AND (crashes > 0) = :suspect"
 _ALLOWED = " AND proven >= :proven AND (restricted_until > :now) = :restricted"
 _READY_LANE = _WITH_JOB.format(_SUSPECT) + _ALLOWED
 _OF_LOCKED_LANE = f"account = (SELECT account FROM lane WHERE account = :account{LOCKED_ROW})"
-_RUN = "id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
+_RUN = "id, account, operation, request, inputs, size, holds, fence, attempts, crashes, test, result"
 _OWN_RUN = f"id = :job AND state = 'processing' AND fence = :fence AND {_OF_LOCKED_LANE}"
 TAKE_JOB = Statement(
     "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"

@@ -50,7 +50,8 @@ class Job:
     """A job with the number of its blobs, `inputs`. `result`, `error` and `entries` of a batch's files are JSON.
 
     `holds` is the number of credits that are held for it, and `total` the number of files of a batch. `position` is the
-    number of jobs of the account that were accepted earlier and wait, if the job itself waits.
+    number of jobs of the account that were accepted earlier and wait, if the job itself waits. `test`: a test key was
+    used.
     """
 
     account: str
@@ -62,6 +63,7 @@ class Job:
     status: Status = "queued"
     tag: str | None = None
     webhook_url: str | None = None
+    test: bool = False
     inputs: int = 0
     holds: int = 1
     done: int = 0
@@ -117,7 +119,7 @@ ENTER_LANE = Statement(
 )
 INSERT_JOB = insert(
     "job",
-    "id, account, number, state, operation, input_format, output_format, tag, webhook_url, request, "
+    "id, account, number, state, operation, input_format, output_format, tag, webhook_url, test, request, "
     "inputs, size, holds, done, total, fence, attempts, crashes, created_at",
 )
 ENTER = Statements(ENTER_LANE, INSERT_JOB)

@@ -243,6 +243,7 @@ class Job(Model):
     output_format = TextField()
     tag = TextField(null=True)
     webhook_url = TextField(null=True)
+    test = BooleanField()  # whether a test key was used
     request = TextField(null=True)  # JSON, until the job ends
     inputs = BigIntegerField()  # number of blobs
     size = BigIntegerField()  # bytes of all inputs

@@ -25,11 +25,14 @@ SELECT_BY_SESSION = Statement(
 
 
 def begin(transaction: Transaction, sha256: str) -> tuple[str, StoredAccount]:
-    """Starts a session for the API key with this SHA-256. Returns its token and the account. Raises InvalidKey.
+    """Starts a session for the API key with this SHA-256. Returns its token and the account.
 
+    Raises InvalidKey, also for a test key: the owner of a session may do more.
     The account may be unverified; callers check `verified_at`.
     """
     account, key = authenticate(transaction, sha256)
+    if key.mode == "test":
+        raise InvalidKey("A test key opens no session. Use a live key.")
     record_use(transaction, account.id, key.key_id)
     return begin_without_key(transaction, account.id, key.key_id), account
 

@@ -15,9 +15,9 @@ from email_validator import EmailNotValidError, validate_email
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from config.pricing import DAY, DEFAULT_PACKS
+from config.pricing import DAY, DEFAULT_PACKS, TEST_CONVERSIONS
 from storage.database.pages import CURSOR
-from storage.tables.api_keys import MAX_GRACE
+from storage.tables.api_keys import MAX_GRACE, Mode
 from storage.tables.jobs import Status
 from storage.tables.webhooks import EVENTS, Event
 from web.api.errors import InvalidParameter
@@ -318,6 +318,14 @@ class NewKeyFields(RequestModel):
         ]
         | None
     ) = None
+    mode: Annotated[
+        Mode,
+        Field(
+            description=f"Conversions with a `test` key cost nothing, have the warning `test_mode`, and are limited to "
+            f"{TEST_CONVERSIONS} a day.",
+            examples=["test"],
+        ),
+    ] = "live"
 
 
 class KeyRotationFields(RequestModel):

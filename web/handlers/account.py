@@ -19,6 +19,7 @@ from web.api.schemas import accounts as schemas
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
 from web.services.accounts.accounts import Account
+from web.services.accounts.test_keys import check_live
 from web.services.accounts.usage_report import usage_csv
 
 _VERIFY_PAGE = "/developers/verify"
@@ -174,8 +175,9 @@ class Keys(BaseHandler):
     async def post(self) -> None:
         """Create an API key"""
         account = self.client()
-        name = self.input.json_fields(NewKeyFields).name or account.name
-        issued = await self.services.accounts.issue_key(account.id, name)
+        fields = self.input.json_fields(NewKeyFields)
+        check_live(account)
+        issued = await self.services.accounts.issue_key(account.id, fields.name or account.name, fields.mode)
         self.respond(schemas.IssuedKey(issued.key, issued.text))
 
 
@@ -190,6 +192,7 @@ class KeyResource(BaseHandler):
 
         The last key cannot be revoked, only rotated.
         """
+        check_live(self.client())
         await self.services.accounts.revoke_key(self.client().id, key_id)
         self.respond(schemas.RevokedKey(key_id))
 
@@ -203,5 +206,6 @@ class KeyRotation(BaseHandler):
     async def post(self, key_id: str) -> None:
         """Replace an API key"""
         grace = self.input.json_fields(KeyRotationFields).grace_period_seconds
+        check_live(self.client())
         issued = await self.services.accounts.rotate_key(self.client().id, key_id, grace)
         self.respond(schemas.RotatedKey(schemas.IssuedKey(issued.key, issued.text), key_id, grace))

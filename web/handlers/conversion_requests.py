@@ -42,9 +42,8 @@ async def conversion_request(handler: BaseHandler, **known: Any) -> ConversionRe
     body = handler.input
     if handler.operation is not None and handler.operation.json is not None:
         body.json_fields(handler.operation.json)
-    request = ConversionRequest(
-        account=handler.client(), price=handler.client().tier.price, context=handler.context, **known
-    )
+    account = handler.client()
+    request = ConversionRequest(account=account, price=account.price, context=handler.context, **known)
     for resolver in RESOLVERS:
         if not body.values.keys().isdisjoint(resolver.names):
             request = await resolver.resolve(handler, request)

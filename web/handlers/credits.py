@@ -12,6 +12,7 @@ from web.api.operations import Operation, json_response
 from web.api.schemas.accounts import EventReceived
 from web.http.handler import BaseHandler
 from web.locale.languages import Language, gettext_noop
+from web.services.accounts.test_keys import check_live
 from web.services.payments.checkout import (
     DEFAULT_LANGUAGE,
     OpenedCheckout,
@@ -47,6 +48,7 @@ class Purchase(BaseHandler):
         Open `checkout_url` in a browser. The credits are added when the payment provider confirms the payment.
         """
         fields = self.input.json_fields(PurchaseFields)
+        check_live(self.client())
         idempotency = self.input.idempotent_request(self.client().id)
         language = fields.language or DEFAULT_LANGUAGE
         checkout = self.services.payments.checkout

@@ -104,6 +104,7 @@ class ConversionMetrics:
             "Peak memory of a worker process during a job in bytes.",
             buckets=_MEMORY_BYTES,
         )
+        self.test = counter("convertd_test_conversions", "Successful conversions with test keys.")
         self.replays = counter("convertd_idempotent_replays", "Stored responses returned for an idempotency key.")
 
     def observe_stage(self, name: str, seconds: float) -> None:

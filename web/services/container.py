@@ -21,6 +21,7 @@ from web.metrics.service import ReadState
 from web.services.accounts.accounts import Accounts, Registrations
 from web.services.accounts.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.accounts.oidc import OidcSignIn
+from web.services.accounts.test_keys import TestConversions
 from web.services.accounts.trials import Trials
 from web.services.admission.admission import Admission
 from web.services.conversions.additional_files import AdditionalFiles
@@ -91,6 +92,7 @@ class Services:
         self.oidc = OidcSignIn(settings, database)
         self.trials = Trials(database, limiter, settings)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
+        self._test_conversions = TestConversions(limiter)
         self.charges = Charges(database, owner, releases)
         self.admission = Admission(settings.workers, memory=job_memory(), processes=process.count)
         self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
@@ -138,6 +140,7 @@ class Services:
             remote_files=self.remote_files,
             additional_files=additional_files,
             metrics=metrics,
+            test_conversions=self._test_conversions,
         )
         self.batches = Batches(
             database=database,
@@ -159,6 +162,7 @@ class Services:
             metrics=metrics.jobs,
             additional_files=additional_files,
             sender=self.webhooks.sender,
+            test_conversions=self._test_conversions,
         )
         self.job_runner = JobRunner(
             database=database,

@@ -28,6 +28,7 @@ class Job(TypedDict):
         str | None, Field(description="Null for a batch, and until a `url` is fetched.", examples=["jpeg"])
     ]
     output_format: Annotated[str, Field(examples=["webp"])]
+    test: Annotated[bool, Field(description="Whether a test key was used.", examples=[False])]
     tag: Annotated[str | None, Field(description="The field `tag` of the request.", examples=["order-17"])]
     progress: Annotated[
         float | None, Field(ge=0, le=1, description="The share of the files of a batch that are done.", examples=[0.5])
@@ -78,6 +79,7 @@ def describe_job(job: jobs.Job) -> dict[str, Any]:
         "operation": job.operation,
         "input_format": job.input_format or (result or {}).get("input_format"),
         "output_format": job.output_format,
+        "test": bool(job.test),  # SQLite returns a number
         "tag": job.tag,
         "progress": ended if job.total is None else round(job.done / max(job.total, 1), 3),
         "position": job.position,

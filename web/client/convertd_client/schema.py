@@ -384,6 +384,7 @@ class FileError:
     retryable: bool
     param: str | None = None  # The invalid field.
     details: Mapping[str, Any] | None = None  # Values that explain the error.
+    doc_url: str | None = None  # The documentation of the code.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,6 +432,7 @@ class Job:
     operation: str  # As in the usage report.
     input_format: str | None = None  # Null for a batch, and until a `url` is fetched.
     output_format: str
+    test: bool  # Whether a test key was used.
     tag: str | None = None  # The field `tag` of the request.
     progress: float | None = None  # The share of the files of a batch that are done.
     position: int | None = None  # Jobs of the account ahead of this one, while it is queued.
@@ -456,6 +458,7 @@ class JobFailure:
     param: str | None = None  # The invalid field.
     reason: str | None = None  # Narrows the code.
     details: Mapping[str, Any] | None = None  # Values that explain the error.
+    doc_url: str  # The documentation of the code.
     request_id: str  # The id of the request that was accepted.
 
 

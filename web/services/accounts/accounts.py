@@ -17,7 +17,7 @@ from storage.errors import InvalidKey
 from storage.rate_limits import RateLimiter
 from storage.tables import api_keys, email_verification, ledger, sessions
 from storage.tables.accounts import StoredAccount, mailbox
-from storage.tables.api_keys import IssuedKey, Key, parse_key
+from storage.tables.api_keys import IssuedKey, Key, Mode, parse_key
 from storage.tables.email_verification import Verified
 from web.api.errors import EmailNotConfigured, InvalidParameter, KeyNotVerified, RateLimited, RegistrationClosed
 from web.api.values import API
@@ -41,17 +41,23 @@ class Account(StoredAccount):
     """The authenticated account of a request, as of its arrival, and the id of the API key used.
 
     `tier` is its plan with its own limits. `client` is the network address, or the account, for which the account of
-    all trial conversions is used, else empty.
+    all trial conversions is used, else empty. `key_mode` is that of the key.
     """
 
     tier: Plan = field(kw_only=True)
     key_id: str = field(kw_only=True)
     client: str = ""
+    key_mode: Mode = "live"
 
     @classmethod
     def from_storage(cls, account: StoredAccount, key_id: str, settings: Settings) -> Account:
         """Combines the stored account, its plan and the id of a key."""
         return cls(**vars(account), tier=plan_of(account, settings), key_id=key_id)
+
+    @property
+    def price(self) -> int:
+        """The credits that a conversion costs."""
+        return 0 if self.key_mode == "test" else self.tier.price
 
     @cached_property
     def tenant(self) -> Tenant:
@@ -84,7 +90,7 @@ class Accounts:
         if bearer is None:
             raise InvalidKey
         stored, key = await self._database.run(api_keys.authenticate, parse_key(bearer[1]))
-        account = Account.from_storage(stored, key.key_id, self._settings)
+        account = replace(Account.from_storage(stored, key.key_id, self._settings), key_mode=key.mode)
         now = self._clock()
         if api_keys.is_use_due(key, now):
             account = replace(account, last_used_at=int(now))
@@ -134,9 +140,9 @@ class Accounts:
             await asyncio.wait(self._uses.values())
         return await self._database.run(api_keys.list_keys, account_id)
 
-    async def issue_key(self, account_id: str, name: str) -> IssuedKey:
+    async def issue_key(self, account_id: str, name: str, mode: Mode = "live") -> IssuedKey:
         """Creates an API key. Raises TooManyKeys."""
-        return await self._database.run(api_keys.add, account_id, name)
+        return await self._database.run(api_keys.add, account_id, name, mode)
 
     async def owns_key(self, account_id: str, key: str) -> bool:
         """Returns whether the text is a valid API key of the account."""

@@ -21,6 +21,7 @@ from storage.tables.ledger import Hold
 from storage.tables.usage import UsageRecord
 from web.api.schemas.files import PlannedConversion, PlannedResult
 from web.metrics import Metrics
+from web.services.accounts.test_keys import TestConversions, marked
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask
 from web.services.admission.task_costs import DRY_RUN, TaskCost
@@ -63,6 +64,7 @@ class Conversions:
         remote_files: RemoteFiles,
         additional_files: AdditionalFiles,
         metrics: Metrics,
+        test_conversions: TestConversions,
     ) -> None:
         self._registry = registry
         self._file_options = frozenset(name for name, option in registry.options.items() if option.file is not None)
@@ -74,6 +76,7 @@ class Conversions:
         self._remote_files = remote_files
         self._additional_files = additional_files
         self._metrics = metrics
+        self._test_conversions = test_conversions
 
     def lacks_files(self, request: ConversionRequest) -> bool:
         """Whether the request names files that it does not have: by URL, or as ids of stored files in options."""
@@ -116,6 +119,8 @@ class Conversions:
             admitted = self._admission.admit(request.account.tenant, cost) if held is None else nullcontext(held.place)
             with admitted as place:
                 claim = None
+                if held is None:
+                    await self._test_conversions.count(request.account)
                 if request.idempotency is not None:
                     parameters = request.parameters(plan.output_format)
                     claimed = await self._idempotency.claim(request.idempotency, parameters, request.contents)
@@ -138,6 +143,8 @@ class Conversions:
             if isinstance(error, ConversionError) and error.code == "processing_failed":
                 _log_failure(request, error)
             raise
+        if request.account.key_mode == "test":
+            self._metrics.conversions.test.inc()
         request.context.add_credits(request.credits)
         self._metrics.credits.charged.labels(request.operation).inc(request.credits)
         self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
@@ -228,6 +235,8 @@ class Conversions:
         try:
             result, seconds = await self._run_task(request, plan, output, place)
             outcome = plan.describe(request, result.outcome, seconds)
+            if request.account.key_mode == "test":
+                outcome = marked(outcome)
             if request.export is not None:
                 await self._files.load(output)
                 await self._remote_files.send(request.export, output, outcome)
@@ -318,7 +327,7 @@ def output_format(registry: Registry, name: str) -> str:
     if fmt is not None and fmt.name in available:
         return fmt.name
     details = {"output_format": fmt.name if fmt else name, "available": available}
-    raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
+    raise UnsupportedConversion(f"No conversion has the output format {name}.{registry.nearest(name)}", details=details)
 
 
 def _known_format(upload: Upload) -> FileFormat | None:

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from time import monotonic, time
 from typing import TypeVar
@@ -332,7 +333,8 @@ def _claim(
     claim = job_runs.claim(transaction, owner, proven=proven, restricted=restricted, idle=idle)
     if claim.job is None:
         return claim, None
-    return claim, Account.from_storage(accounts.get(transaction, claim.job.account), "", settings)
+    account = Account.from_storage(accounts.get(transaction, claim.job.account), "", settings)
+    return claim, replace(account, key_mode="test" if claim.job.test else "live")
 
 
 class _Completion:

@@ -17,6 +17,7 @@ from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.service import JobMetrics
 from web.services.accounts.accounts import Account
+from web.services.accounts.test_keys import TestConversions
 from web.services.admission.fair_queue import Tenant
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve
@@ -75,8 +76,10 @@ class Jobs:
         metrics: JobMetrics,
         additional_files: AdditionalFiles,
         sender: Deliveries,
+        test_conversions: TestConversions,
     ) -> None:
         self._database = database
+        self._test_conversions = test_conversions
         self._files = files
         self._conversions = conversions
         self._batches = batches
@@ -194,10 +197,12 @@ class Jobs:
             tag=request.tag,
             webhook_url=request.webhook_url,
             holds=1 if count is None else count,
+            test=request.account.key_mode == "test",
             total=count,
         )
 
     async def _accept(self, request: ConversionRequest, job: Job, attempt: _Attempt | None) -> Acceptance | Replayed:
+        await self._test_conversions.count(request.account, job.holds)
         stored = StoredSpec.of(request)
         job = replace(job, inputs=stored.blobs)
         await self._files.put_inputs(job.blobs, request.contents if job.blobs else [])
