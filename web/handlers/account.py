@@ -19,7 +19,7 @@ from web.api.schemas import accounts as schemas
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
 from web.services.accounts.accounts import Account
-from web.services.accounts.test_keys import check_live
+from web.services.accounts.key_modes import check_live
 from web.services.accounts.usage_report import usage_csv
 
 _VERIFY_PAGE = "/developers/verify"

@@ -12,7 +12,7 @@ from web.api.operations import Operation, json_response
 from web.api.schemas.accounts import EventReceived
 from web.http.handler import BaseHandler
 from web.locale.languages import Language, gettext_noop
-from web.services.accounts.test_keys import check_live
+from web.services.accounts.key_modes import check_live
 from web.services.payments.checkout import (
     DEFAULT_LANGUAGE,
     OpenedCheckout,

@@ -20,8 +20,8 @@ from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.services.accounts.accounts import Accounts, Registrations
 from web.services.accounts.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
+from web.services.accounts.key_modes import TestKeyLimit
 from web.services.accounts.oidc import OidcSignIn
-from web.services.accounts.test_keys import TestConversions
 from web.services.accounts.trials import Trials
 from web.services.admission.admission import Admission
 from web.services.conversions.additional_files import AdditionalFiles
@@ -92,7 +92,6 @@ class Services:
         self.oidc = OidcSignIn(settings, database)
         self.trials = Trials(database, limiter, settings)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
-        self._test_conversions = TestConversions(limiter)
         self.charges = Charges(database, owner, releases)
         self.admission = Admission(settings.workers, memory=job_memory(), processes=process.count)
         self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
@@ -125,13 +124,12 @@ class Services:
     ) -> None:
         """Opens the services of files, conversions, batches and jobs."""
         database = self.database
-        registry = self.registry
         metrics = self.metrics
-        self.files = files = Files(database, blobs, registry, jobs_by_key=jobs_by_key)
+        self.files = files = Files(database, blobs, self.registry, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
-        additional_files = AdditionalFiles(files, self.work_files, registry)
+        additional_files = AdditionalFiles(files, self.work_files, self.registry)
         self.conversions = Conversions(
-            registry=registry,
+            registry=self.registry,
             executor=executor,
             admission=self.admission,
             charges=self.charges,
@@ -140,11 +138,11 @@ class Services:
             remote_files=self.remote_files,
             additional_files=additional_files,
             metrics=metrics,
-            test_conversions=self._test_conversions,
+            test_key_limit=TestKeyLimit(self.limiter),
         )
         self.batches = Batches(
             database=database,
-            registry=registry,
+            registry=self.registry,
             files=files,
             work_files=self.work_files,
             conversions=self.conversions,
@@ -162,14 +160,13 @@ class Services:
             metrics=metrics.jobs,
             additional_files=additional_files,
             sender=self.webhooks.sender,
-            test_conversions=self._test_conversions,
         )
         self.job_runner = JobRunner(
             database=database,
             owner=owner,
             admission=self.admission,
             jobs=self.jobs,
-            requests=RequestLoader(files, self.work_files, registry),
+            requests=RequestLoader(files, self.work_files, self.registry),
             conversions=self.conversions,
             batches=self.batches,
             files=files,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.errors import PublicError
-from config.pricing import MIB
+from config.pricing import MIB, TEST_CONVERSIONS
 from storage.tables import accounts, personal_data, purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
@@ -89,8 +89,11 @@ class NewKey(PageHandler):
     async def post(self) -> None:
         account = session_account(self)
         async with shown_errors(self, account, _write_dashboard):
-            name = validate(NewKeyFields, {"name": self.input.web_form().get("name") or account.name}).name
-            _redirect_to_new_key(self, await self.services.accounts.issue_key(account.id, name or account.name))
+            form = self.input.web_form()
+            given = {"name": form.get("name") or account.name, "mode": form.get("mode") or "live"}
+            fields = validate(NewKeyFields, given)
+            issued = await self.services.accounts.issue_key(account.id, fields.name or account.name, fields.mode)
+            _redirect_to_new_key(self, issued)
 
 
 class KeyChange(PageHandler):
@@ -210,6 +213,7 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
         packs=page.services.settings.packs_on_sale,
         describe_price=usage_report.describe_price,
         max_mib=page.services.settings.all_plans["paid"].max_file_size // MIB,
+        test_conversions=TEST_CONVERSIONS,
         payments=await database.run(purchases.list_payments, account.id),
         format_amount=format_amount,
         payment_status=payment_status,

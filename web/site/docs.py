@@ -10,7 +10,7 @@ from typing import Any
 
 from tornado.escape import xhtml_escape
 
-from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB
+from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TEST_CONVERSIONS
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import TaskLimits
@@ -188,6 +188,7 @@ def _changes() -> list[tuple[str, list[tuple[str, str]]]]:
 _CONSTANTS: Mapping[str, Any] = MappingProxyType(
     {
         "variable": VARIABLE,
+        "test_conversions": TEST_CONVERSIONS,
         "error_example": _error_example(),
         "status": STATUS,
         "errors": ERROR_CATALOGUE,

@@ -77,7 +77,7 @@ def encrypted_pdf() -> bytes:
     return saved(opened(document("secret", 2)), encryption=pikepdf.Encryption(owner="o", user="secret"))
 
 
-class TestConversions:
+class TestKeyLimit:
     def test_the_result_is_that_of_the_api_with_a_description(self, site: Running) -> None:
         response = tried(site, sample("png"), "jpeg", quality="40")
         assert response.status_code == 200

@@ -21,7 +21,7 @@ from storage.tables.ledger import Hold
 from storage.tables.usage import UsageRecord
 from web.api.schemas.files import PlannedConversion, PlannedResult
 from web.metrics import Metrics
-from web.services.accounts.test_keys import TestConversions, marked
+from web.services.accounts.key_modes import TestKeyLimit, marked
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask
 from web.services.admission.task_costs import DRY_RUN, TaskCost
@@ -64,7 +64,7 @@ class Conversions:
         remote_files: RemoteFiles,
         additional_files: AdditionalFiles,
         metrics: Metrics,
-        test_conversions: TestConversions,
+        test_key_limit: TestKeyLimit,
     ) -> None:
         self._registry = registry
         self._file_options = frozenset(name for name, option in registry.options.items() if option.file is not None)
@@ -76,7 +76,7 @@ class Conversions:
         self._remote_files = remote_files
         self._additional_files = additional_files
         self._metrics = metrics
-        self._test_conversions = test_conversions
+        self.test_key_limit = test_key_limit
 
     def lacks_files(self, request: ConversionRequest) -> bool:
         """Whether the request names files that it does not have: by URL, or as ids of stored files in options."""
@@ -120,7 +120,7 @@ class Conversions:
             with admitted as place:
                 claim = None
                 if held is None:
-                    await self._test_conversions.count(request.account)
+                    await self.test_key_limit.count(request.account)
                 if request.idempotency is not None:
                     parameters = request.parameters(plan.output_format)
                     claimed = await self._idempotency.claim(request.idempotency, parameters, request.contents)

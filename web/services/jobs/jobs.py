@@ -17,7 +17,6 @@ from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.service import JobMetrics
 from web.services.accounts.accounts import Account
-from web.services.accounts.test_keys import TestConversions
 from web.services.admission.fair_queue import Tenant
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve
@@ -76,10 +75,8 @@ class Jobs:
         metrics: JobMetrics,
         additional_files: AdditionalFiles,
         sender: Deliveries,
-        test_conversions: TestConversions,
     ) -> None:
         self._database = database
-        self._test_conversions = test_conversions
         self._files = files
         self._conversions = conversions
         self._batches = batches
@@ -202,7 +199,7 @@ class Jobs:
         )
 
     async def _accept(self, request: ConversionRequest, job: Job, attempt: _Attempt | None) -> Acceptance | Replayed:
-        await self._test_conversions.count(request.account, job.holds)
+        await self._conversions.test_key_limit.count(request.account, job.holds)
         stored = StoredSpec.of(request)
         job = replace(job, inputs=stored.blobs)
         await self._files.put_inputs(job.blobs, request.contents if job.blobs else [])

@@ -85,7 +85,7 @@ def test_the_conversions_of_a_day_are_limited(
     servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert TEST_CONVERSIONS == 100
-    monkeypatch.setattr("web.services.accounts.test_keys.TEST_CONVERSIONS", 2)
+    monkeypatch.setattr("web.services.accounts.key_modes.TEST_CONVERSIONS", 2)
     with servers.running(tmp_path) as server:
         live = server.account()
         test_key = server.request("POST", "/account/keys", live, json={"mode": "test"}).json()["data"]["api_key"]

@@ -14,7 +14,7 @@ TEST_MODE: Final = WarningRecord("test_mode", "Made with a test key, which is fo
 """The warning of each result, so that none is taken for one that was paid."""
 
 
-class TestConversions:
+class TestKeyLimit:
     """Limits the conversions with test keys."""
 
     def __init__(self, limiter: RateLimiter) -> None:
