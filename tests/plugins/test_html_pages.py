@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from engine import InvalidOption, TimedOut
+from engine import InvalidOption, TimedOut, TooLarge
 from engine.executor import LocalExecutor, Task, TaskLimits, TaskResult
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
@@ -131,6 +131,8 @@ async def test_a_page_becomes_an_image(browser: _Browser) -> None:
     with pytest.raises(InvalidOption, match="no element") as raised:
         await browser.run(_DRAWN, "png", selector="#missing")
     assert (raised.value.param, raised.value.reason) == ("selector", "nothing_found")
+    with pytest.raises(TooLarge, match="1280 x"):  # which is known before it is drawn
+        await browser.run(b"<!DOCTYPE html><p style='height: 1e5px'>", "png")
 
 
 async def test_files_of_an_archive_are_loaded_and_nothing_else(browser: _Browser) -> None:
