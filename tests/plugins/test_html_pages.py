@@ -11,7 +11,7 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import InvalidOption, TimedOut, TooLarge
-from engine.executor import LocalExecutor, Task, TaskLimits, TaskResult
+from engine.executor import LocalExecutor, Task, TaskLimits, TaskResult, pool
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.mupdf import pymupdf
@@ -240,3 +240,14 @@ async def test_an_endless_page_ends(browser: _Browser) -> None:
 
     assert await has_ended(worker.process.pid)
     assert not _runs(profile)
+
+
+async def test_a_browser_is_replaced_after_some_tasks(browser: _Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the processes of its pages, which it cannot see end, would reach the limit of the sandbox."""
+    monkeypatch.setattr(pool, "MAX_TASKS_OF_PROGRAM", 2)
+    idle = []
+    for _ in range(2):
+        await browser.run(b"<p>text", "pdf")
+        idle.append(len(browser.pool.idle))
+
+    assert idle == [1, 0]
