@@ -79,6 +79,7 @@ from engine.media import Raster as Raster
 from engine.network import MAX_REQUESTS as MAX_REQUESTS
 from engine.network import MAX_SENT as MAX_SENT
 from engine.network import FetchedPage as FetchedPage
+from engine.network import MessageReader as MessageReader
 from engine.network import Network as Network
 from engine.network import WebRequest as WebRequest
 from engine.network import WebResponse as WebResponse

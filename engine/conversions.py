@@ -16,9 +16,7 @@ from engine.capabilities import TargetCapabilities
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import AnyFormat, FileFormat, Format
 from engine.options import (
-    NETWORK,
     NO_OPTIONS,
-    PROGRAM,
     InputFile,
     Option,
     OptionValues,
@@ -118,16 +116,6 @@ class Conversion(Generic[S, T]):
     def capabilities_for(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
         return self.capabilities(options) if callable(self.capabilities) else self.capabilities
-
-    @property
-    def uses_network(self) -> bool:
-        """Whether it can make requests to other servers."""
-        return NETWORK in self.provided
-
-    @property
-    def keeps_program(self) -> bool:
-        """Whether the program that it runs goes on for the next tasks of the account."""
-        return PROGRAM in self.provided
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"

@@ -1,17 +1,16 @@
 """Requests of a task to the network, which its process cannot reach: the executor makes them, by its own rules.
 
-A task that may make requests has a socket. Each message on it is the lengths of two parts, then JSON, then a body.
+A task that may make requests has a socket. Each message on it is a line of JSON.
 """
 
 import json
 import os
-import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import Base64UrlBytes, TypeAdapter
 
 MAX_REQUESTS = 1000
 """Requests of one task, whose connection is closed after the response to the last one."""
@@ -22,11 +21,10 @@ MAX_BYTES = 128 << 20
 MAX_SENT = 1 << 20
 """Bytes of the body of a request."""
 
-LENGTHS = struct.Struct("=II")
-"""The beginning of a message: the bytes of its two parts."""
-
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values."""
+
+_END = b"\n"
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class WebRequest:
     method: str
     url: str
     headers: Headers = ()
-    body: bytes = field(default=b"", repr=False)
+    body: Base64UrlBytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class WebResponse:
     number: int
     status: int = 0
     headers: Headers = ()
-    body: bytes = field(default=b"", repr=False)
+    body: Base64UrlBytes = field(default=b"", repr=False)
     failure: str = ""
 
 
@@ -68,13 +66,35 @@ Fetch: TypeAlias = Callable[[WebRequest, int, float], Awaitable[WebResponse]]
 """Makes a request, whose response may have so many bytes and take so many seconds. Raises nothing."""
 
 
+class MessageReader:
+    """Reads messages that end with a byte from a descriptor."""
+
+    def __init__(self, descriptor: int, end: bytes) -> None:
+        self._descriptor = descriptor
+        self._end = end
+        self._parts: list[bytes] = []
+
+    def read(self) -> list[bytes]:
+        """Reads once, and returns the messages that are complete then. Raises OSError, also at the end."""
+        data = os.read(self._descriptor, 1 << 20)
+        if not data:
+            raise ConnectionResetError
+        self._parts.append(data)
+        if self._end not in data:
+            return []
+        *messages, rest = b"".join(self._parts).split(self._end)
+        self._parts = [rest]
+        return messages
+
+
 class Network:
     """The side of the task. `page` is where its input comes from, if it was fetched."""
 
     def __init__(self, connection: int, page: FetchedPage | None = None) -> None:
         self.page = page
         self._connection = connection
-        self._buffer = bytearray()
+        self._reader = MessageReader(connection, _END)
+        self._responses = TypeAdapter(WebResponse)
 
     def fileno(self) -> int:
         """The descriptor that is readable when a response arrives."""
@@ -88,20 +108,7 @@ class Network:
 
     def receive(self) -> list[WebResponse]:
         """Reads once, and returns the responses that are complete then. Raises OSError if the executor has ended."""
-        data = os.read(self._connection, 1 << 20)
-        if not data:
-            raise ConnectionResetError
-        self._buffer += data
-        found: list[WebResponse] = []
-        while len(self._buffer) >= LENGTHS.size:
-            head, body = LENGTHS.unpack_from(self._buffer)
-            end = LENGTHS.size + head + body
-            if len(self._buffer) < end:
-                break
-            values = _responses().validate_json(bytes(self._buffer[LENGTHS.size : LENGTHS.size + head]))
-            found.append(replace(values, body=bytes(self._buffer[LENGTHS.size + head : end])))
-            del self._buffer[:end]
-        return found
+        return [self._responses.validate_json(line) for line in self._reader.read()]
 
     def exchange(self, request: WebRequest) -> WebResponse:
         """Sends the only request that waits for its response, and returns that. Raises OSError as `receive` does."""
@@ -114,16 +121,10 @@ class Network:
         os.close(self._connection)
 
 
-@cache  # not at import: few tasks need it
-def _responses() -> TypeAdapter[WebResponse]:
-    return TypeAdapter(WebResponse)
-
-
 def encode(message: WebRequest | WebResponse) -> bytes:
-    """The message for a request or a response."""
-    values = {name: value for name, value in vars(message).items() if name != "body"}
-    head = json.dumps(values).encode()
-    return LENGTHS.pack(len(head), len(message.body)) + head + message.body
+    """The line for a request or a response."""
+    values = vars(message) | {"body": urlsafe_b64encode(message.body).decode()}
+    return json.dumps(values).encode() + _END
 
 
 def only_to(urls: Collection[str], fetch: Fetch) -> Fetch:

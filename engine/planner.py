@@ -12,7 +12,7 @@ from typing import TypeAlias
 from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss, Tool
 from engine.file_names import FILENAME
 from engine.formats import AnyFormat, FileFormat
-from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
+from engine.options import NO_OPTIONS, PROGRAM, Option, OptionValue, OptionValues, join_options
 
 _ANIMATION_TIMING = frozenset({"delay", "loop", "speed"})
 _ANIMATION_FRAMES = frozenset({"frames", "reverse"})
@@ -189,7 +189,7 @@ class Plan:
         Not for one whose plugin file has a template, or whose program is kept: those have processes of their own, each
         for tasks of one account.
         """
-        others = [step for step in self._executed if not (isinstance(step, Conversion) and step.keeps_program)]
+        others = [step for step in self._executed if not (isinstance(step, Conversion) and PROGRAM in step.provided)]
         has_program = any(step.programs for step in others if isinstance(step, Conversion | Tool))
         return has_program or any(step.isolated and not template_of(step) for step in others)
 

@@ -3,21 +3,20 @@
 import asyncio
 import socket
 from contextlib import suppress
-from dataclasses import replace
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from engine.network import LENGTHS, MAX_BYTES, MAX_REQUESTS, MAX_SENT, Fetch, WebRequest, encode
+from engine.network import MAX_BYTES, MAX_REQUESTS, MAX_SENT, Fetch, WebRequest, encode
 
 _MAX_BODY = 16 << 20  # bytes of a response
-_MAX_HEAD = 256 << 10  # bytes of JSON
+_MAX_LINE = 2 * MAX_SENT  # bytes of a request in JSON, whose body is in Base64
 _AT_A_TIME = 8
 _REQUEST_SECONDS = 20.0
 
 
 async def serve(connection: socket.socket, fetch: Fetch) -> None:
     """Answers the requests of a task, which are untrusted, until it closes the connection or sends nonsense."""
-    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_MAX_LINE)
     turns = asyncio.Semaphore(_AT_A_TIME)
     answers: set[asyncio.Task[None]] = set()
     left = MAX_BYTES
@@ -34,16 +33,11 @@ async def serve(connection: socket.socket, fetch: Fetch) -> None:
 
     try:
         for _ in range(MAX_REQUESTS):
-            head, body = LENGTHS.unpack(await reader.readexactly(LENGTHS.size))
-            if head > _MAX_HEAD or body > MAX_SENT:
-                return
-            request = requests.validate_json(await reader.readexactly(head))
-            request = replace(request, body=await reader.readexactly(body))
-            task = asyncio.create_task(answer(request))
+            task = asyncio.create_task(answer(requests.validate_json(await reader.readline())))
             answers.add(task)
             task.add_done_callback(answers.discard)
         await asyncio.gather(*answers)
-    except (asyncio.IncompleteReadError, ConnectionError, ValidationError):
+    except (ConnectionError, ValueError):  # also the end of the connection, and a line that is too long
         pass
     finally:
         for task in answers:

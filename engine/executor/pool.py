@@ -30,6 +30,7 @@ UNEXAMINED_JOBS = 10  # tasks in a row without a pause after which a worker is e
 MAX_AGE = 600.0  # seconds since the first task
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first task
 MAX_GROWTH_OF_PROGRAM = 512 << 20  # the same with a program that is kept
+MAX_TASKS_OF_PROGRAM = 50  # Chromium leaves an ended process of each, of which the sandbox allows 256
 _USUAL_MEMORY = 4 << 20  # bytes that a worker does not share with its fork server after a small task
 SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
@@ -64,6 +65,8 @@ class Worker:
             return "its last task has ended"
         if monotonic() - self.bound_at > MAX_AGE:
             return "its age"
+        if self.keeps_program and self.tasks >= MAX_TASKS_OF_PROGRAM:
+            return "the number of tasks of its program"
         return None if self.process.is_waiting() else "it has ended or sent a second reply"
 
     def examine(self) -> str | None:

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from engine import Requirement, WorkerCrashed, lazy_imports
 from plugins._browser.devtools import DevTools
@@ -54,13 +53,6 @@ _FLAGS = """
 # not exist is one more obstacle. Files of an archive seem to come from a secure server, as they do from a disk.
 
 
-class Tab(NamedTuple):
-    """The identifiers of a tab: of its main frame, and of the session with its commands and events."""
-
-    target: str
-    session: str
-
-
 class Chromium:
     """A running browser. Raises WorkerCrashed if it does not start."""
 
@@ -81,15 +73,15 @@ class Chromium:
         self._open_tab()
 
     @contextmanager
-    def tab(self) -> Iterator[Tab]:
-        """A tab for one page, which shares nothing with others. It is opened ahead: that takes longer than most pages.
+    def tab(self) -> Iterator[tuple[str, str]]:
+        """The identifiers of a tab for one page and of its session. It shares nothing with others.
 
-        After an error in the block, the browser is of no use.
+        It is opened ahead, which takes longer than most pages. After an error in the block, the browser is of no use.
         """
         context, number = self._next
         target = self.tools.wait_for(number)["targetId"]
         session = self.tools.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        yield Tab(target, session)
+        yield target, session
         self.tools.send("Target.disposeBrowserContext", browserContextId=context)
         self._open_tab()
 

@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from engine import StepFailed, WorkerCrashed
+from engine import MessageReader, StepFailed, WorkerCrashed
 
-_BLOCK = 1 << 20
 _MESSAGE_END = b"\0"
 
 
@@ -29,10 +28,9 @@ class DevTools:
     def __init__(self, reading: int, writing: int) -> None:
         self._reading = reading
         self._writing = writing
-        self._parts: list[bytes] = []
-        self._received = deque[dict[str, Any]]()
+        self._reader = MessageReader(reading, _MESSAGE_END)
+        self._results: dict[int, dict[str, Any] | None] = {}  # of commands whose result is wanted
         self._events = deque[Event]()
-        self._awaited: set[int] = set()
         self._number = 0
 
     def fileno(self) -> int:
@@ -41,7 +39,7 @@ class DevTools:
 
     def ask(self, method: str, session: str = "", **params: Any) -> int:
         """Sends a command, to the browser or to the page of a session. Returns the number of its `result`."""
-        self._awaited.add(self._number + 1)
+        self._results[self._number + 1] = None
         return self.send(method, session, **params)
 
     def send(self, method: str, session: str = "", **params: Any) -> int:
@@ -69,15 +67,13 @@ class DevTools:
 
     def result(self, number: int) -> dict[str, Any] | None:
         """The result of a command; None if it is not there yet. Raises StepFailed if the browser refused it."""
-        for message in [*self._received]:
-            if message["id"] == number:
-                self._received.remove(message)
-                self._awaited.discard(number)
-                if "error" in message:
-                    raise StepFailed(f"The browser refused a command: {message['error'].get('message')}.")
-                result: dict[str, Any] = message["result"]
-                return result
-        return None
+        if (message := self._results[number]) is None:
+            return None
+        del self._results[number]
+        if "error" in message:
+            raise StepFailed(f"The browser refused a command: {message['error'].get('message')}.")
+        result: dict[str, Any] = message["result"]
+        return result
 
     @property
     def has_events(self) -> bool:
@@ -99,17 +95,12 @@ class DevTools:
         return [one for one in ready if one != self._reading]
 
     def _receive(self) -> None:
-        data = os.read(self._reading, _BLOCK)
-        if not data:
-            raise WorkerCrashed("The browser has crashed.")
-        self._parts.append(data)
-        if _MESSAGE_END not in data:
-            return
-        *complete, rest = b"".join(self._parts).split(_MESSAGE_END)
-        self._parts = [rest] if rest else []
-        for text in complete:
-            message = json.loads(text)
-            if message.get("id") in self._awaited:
-                self._received.append(message)
+        try:
+            messages = [json.loads(text) for text in self._reader.read()]
+        except ConnectionResetError as error:
+            raise WorkerCrashed("The browser has crashed.") from error
+        for message in messages:
+            if message.get("id") in self._results:
+                self._results[message["id"]] = message
             elif "method" in message:
                 self._events.append(Event(message["method"], message["params"], message.get("sessionId", "")))

@@ -29,11 +29,12 @@ _ADD = """(async (fonts, chars) => {
 })"""
 
 
-_TEXT_OF_TEMPLATE = """(markup => {
+TEXT_OF_TEMPLATE = """(markup => {
     const body = new DOMParser().parseFromString(markup, "text/html").body
     for (const element of body.querySelectorAll(".title")) element.textContent = document.title
     return body.textContent
 })"""
+"""The expression of a function that returns the text which the HTML of a header or footer shows."""
 
 
 def install(folder: Path) -> None:
@@ -41,11 +42,6 @@ def install(folder: Path) -> None:
     if not INSTALLED and (font := BuiltinFonts().of("a")):
         folder.mkdir()
         (folder / "font.otf").write_bytes(font.data)
-
-
-def text_of_template(markup: str) -> str:
-    """The expression for the text that a header or footer shows."""
-    return f"{_TEXT_OF_TEMPLATE}({json.dumps(markup)})"
 
 
 def addition(text: str, fixed: str = "") -> str:

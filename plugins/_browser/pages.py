@@ -23,10 +23,11 @@ from engine import (
     StepFailed,
     WebRequest,
     WebResponse,
+    check_size,
     same_origin,
 )
 from plugins._browser import fonts
-from plugins._browser.chromium import Chromium, Tab
+from plugins._browser.chromium import Chromium
 from plugins._browser.devtools import DevTools, Event
 from plugins._browser.options import Browsing
 from plugins._text import zip_archives
@@ -74,8 +75,8 @@ def shown(
     """
     kept = nullcontext(content.program) if content.program else closing(Chromium())
     with kept as program, program.tab() as tab:
-        page = Page(program.tools, content, tab)
-        page.prepare(browsing, media, device_scale, browsing.user_agent or program.user_agent)
+        page = Page(program.tools, content, tab, device_scale)
+        page.prepare(browsing, media, browsing.user_agent or program.user_agent)
         page.load(browsing, style, templates)
         yield page
         page.warn()
@@ -84,10 +85,11 @@ def shown(
 class Page:
     """A tab of the browser with one page."""
 
-    def __init__(self, tools: DevTools, content: Content, tab: Tab) -> None:
+    def __init__(self, tools: DevTools, content: Content, tab: tuple[str, str], device_scale: float) -> None:
         self._tools = tools
         self._content = content
         self._target, self._session = tab
+        self._device_scale = device_scale
         self._pending: dict[int, tuple[str, str]] = {}  # requests to the network: identifier of the browser, and URL
         self._requests = 0
         self._latest_request = monotonic()
@@ -111,10 +113,10 @@ class Page:
             results.append(result)
         return results
 
-    def prepare(self, browsing: Browsing, media: str, device_scale: float, user_agent: str) -> None:
+    def prepare(self, browsing: Browsing, media: str, user_agent: str) -> None:
         """Sets what is in force before the page is loaded."""
         width, height = map(int, browsing.viewport.split("x"))
-        metrics = {"width": width, "height": height, "deviceScaleFactor": device_scale, "mobile": False}
+        metrics = {"width": width, "height": height, "deviceScaleFactor": self._device_scale, "mobile": False}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if browsing.dark else "light"}
         commands: dict[str, dict[str, Any]] = {
             "Page.enable": {},
@@ -148,7 +150,7 @@ class Page:
             if monotonic() > ends:
                 raise _not_found("wait_for", browsing.wait_for)
             self._step(_INTERVAL)
-        template_text = self._evaluate(fonts.text_of_template(templates)) if templates else ""
+        template_text = self._evaluate(f"{fonts.TEXT_OF_TEMPLATE}({json.dumps(templates)})") if templates else ""
         if addition := fonts.addition("".join(self._evaluate_in_frames(fonts.TEXT)), template_text):
             self._evaluate_in_frames(addition)
 
@@ -157,21 +159,24 @@ class Page:
         return b64decode(self.call("Page.printToPDF", **settings)["data"])
 
     def picture(self, *, full_page: bool, selector: str | None) -> bytes:
-        """A PNG of the window, of the whole page, or of the first element of a selector. Raises InvalidOption."""
-        clip: dict[str, Any] | None = None
+        """A PNG of the window, of the whole page, or of the first element of a selector.
+
+        Raises InvalidOption and TooLarge.
+        """
         metrics = self.call("Page.getLayoutMetrics")
+        window, page = metrics["cssVisualViewport"], metrics["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": window["clientWidth"], "height": window["clientHeight"], "scale": 1}
         if selector:
             if not (node := self._find(selector, "selector")):
                 raise _not_found("selector", selector)
             model = self.call("DOM.getBoxModel", nodeId=node)["model"]
             left, top, *_ = model["border"]
-            window = metrics["cssVisualViewport"]
-            clip = {"x": left + window["pageX"], "y": top + window["pageY"]}
-            clip |= {"width": model["width"], "height": model["height"], "scale": 1}
+            clip |= {"x": left + window["pageX"], "y": top + window["pageY"]}
+            clip |= {"width": model["width"], "height": model["height"]}
         elif full_page:
-            size = metrics["cssContentSize"]
-            clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        settings = {"clip": clip, "captureBeyondViewport": True} if clip else {}
+            clip |= {"width": page["width"], "height": page["height"]}
+        check_size(round(clip["width"] * self._device_scale), round(clip["height"] * self._device_scale))
+        settings = {"clip": clip, "captureBeyondViewport": True} if selector or full_page else {}
         return b64decode(self.call("Page.captureScreenshot", format="png", optimizeForSpeed=True, **settings)["data"])
 
     def warn(self) -> None:

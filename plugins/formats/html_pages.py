@@ -43,7 +43,7 @@ MODULES = ("plugins._browser.chromium", "plugins._browser.pages", "plugins._pdf.
 TEMPLATE = f"{md.TEMPLATE}/browser"
 _COSTS = {HTML: 7, MD: 8}  # less than without a browser
 _COST_OF_IMAGES = 7  # added; less than to draw pages, but too much for other texts to become HTML before
-_MEMORY = 30.0  # bytes per pixel; mostly of the browser itself
+_MEMORY = 8.0  # bytes per pixel; of a page with photos a fourth of it, of large tables much more
 _INCH = 25.4  # mm
 _MARGIN_BOX = '<div style="font-size: 9px; width: 100%; margin: 0 {}mm">{}</div>'  # without, the text has no size
 _PLACES = {"page": "pageNumber", "pages": "totalPages"}  # classes of elements that the browser fills

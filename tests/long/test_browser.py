@@ -164,6 +164,33 @@ _ENDLESS = {
     "canvas": "<script>for (;;) { c = document.createElement('canvas'); c.width = c.height = 16000; "
     "c.getContext('2d').fillRect(0, 0, 1, 1); (window.a ??= []).push(c) }</script>",
     "nesting": "<div>" * 20_000,
+    "animation": "<style>@keyframes a { to { rotate: 1turn } } p { animation: a 1s infinite }</style><p>a</p>"
+    "<script>f = () => { requestAnimationFrame(f); document.body.append(' x') }; f()</script>",
+    "promises": "<script>f = () => Promise.resolve().then(f); f()</script>a",
+    "observers": "<body><script>new MutationObserver(() => document.body.append('x'))"
+    ".observe(document, { childList: true, subtree: true }); setTimeout(() => document.body.append('y'))</script>a",
+    "recursion": "<script>f = () => f() + 1; f()</script> a",
+    "navigation": "<script>location = '?' + Math.random()</script>a",
+    "refresh": "<meta http-equiv=refresh content=0>a",
+    "WebAssembly": "<script>WebAssembly.instantiate(new Uint8Array([0,97,115,109,1,0,0,0,1,4,1,96,0,0,3,2,1,0,8,1,0,10,"
+    "9,1,7,0,3,64,12,0,11,11]))</script>a",
+    "WebAssembly memory": "<script>for (a = [];;) a.push(new WebAssembly.Memory({ initial: 16384 }))</script>",
+    "style": f"<style>{''.join(f'.a{n} > .b:has(.c{n}) ~ * {{ color: red }}' for n in range(60_000))}</style>"
+    f"{'<div class=a1><b class=b>x</b></div>' * 2000}",
+    "filters": "<svg width=4000 height=4000><filter id=f><feTurbulence numOctaves=99 /></filter>"
+    f"{'<rect width=4000 height=4000 filter=url(#f) />' * 50}</svg>",
+    "references": "<svg><g id=a0><circle r=9 /></g>"
+    + "".join(f"<g id=a{n}>{f'<use href=#a{n - 1} />' * 10}</g>" for n in range(1, 9))
+    + "</svg>",
+    "size": "<div style='width: 1e9px; height: 1e9px; background: red'>a</div>",
+    "pages": "<script>for (i = 0; i < 5e4; i++) document.write('<p style=break-after:page>' + i)</script>",
+    "regular expression": "<script>/^(a+)+$/.test('a'.repeat(50) + 'b')</script>",
+    "windows": "<script>for (i = 0; i < 1e4; i++) open('about:blank')</script>a",
+    "console": "<script>for (;;) console.log('x'.repeat(1e6))</script>",
+    "errors": "<script>setInterval(() => { for (i = 1e3; i--;) setTimeout(() => { throw 'x'.repeat(9e4) }) })</script>",
+    "blobs": "<script>for (;;) URL.createObjectURL(new Blob(['x'.repeat(1e7)]))</script>",
+    "storage": "<script>indexedDB.open('a').onupgradeneeded = e => { s = e.target.result.createObjectStore('b'); "
+    "for (i = 0; i < 1e4; i++) s.add(new Uint8Array(1e7), i) }</script>a",
     "history": "<script>for (;;) history.pushState(1, '', '?' + Math.random())</script>",
 }
 
@@ -213,42 +240,71 @@ async def test_no_page_reaches_what_it_must_not(layers: Collection[str], tmp_pat
     outgoing.close()
 
 
-def _pool(layers: Collection[str] = sandbox.LAYERS) -> WorkerPool:
+def _pool(layers: Collection[str] = sandbox.LAYERS, spares: int = 1) -> WorkerPool:
     modules = _REGISTRY.plan([_REGISTRY.formats["html"]], "pdf").modules
-    return WorkerPool(ForkServer(layers, modules), 1, _PAGES)
+    return WorkerPool(ForkServer(layers, modules), spares, _PAGES)
 
 
 async def _run(
     executor: LocalExecutor, folder: Path, markup: str, page: FetchedPage | None = None, **options: OptionValue
 ) -> bytes:
-    """The text and the picture of a page as it is printed; empty if it is refused."""
-    source, result = folder / "page.html", folder / "result.pdf"
+    """The text of a page as it is printed; empty if it is refused."""
+    try:
+        return (await _print(executor, folder, markup, TaskLimits(seconds=30), page, **options))[0]
+    except (TimedOut, OutOfMemory, WorkerCrashed):
+        return b""
+
+
+async def _print(
+    executor: LocalExecutor,
+    folder: Path,
+    markup: str,
+    limits: TaskLimits,
+    page: FetchedPage | None = None,
+    account: str = "account",
+    /,
+    **options: OptionValue,
+) -> tuple[bytes, set[str]]:
+    """The text of a page as it is printed, and the codes of the warnings."""
+    source, printed = folder / f"{account}.html", folder / f"{account}.pdf"
     source.write_text(markup)
     plan = _REGISTRY.plan([_REGISTRY.formats["html"]], "pdf", options=options)
     task = replace(Task.of(plan, options), page=page)
-    try:
-        await run_files(executor, FileJob(task, [source], result), TaskLimits(seconds=30))
-    except (TimedOut, OutOfMemory, WorkerCrashed):
-        return b""
-    return "".join(one.get_text() for one in pymupdf.open(result)).encode()
+    result = await run_files(executor, FileJob(task, [source], printed), limits, account)
+    text = "".join(one.get_text() for one in pymupdf.open(printed)).encode()
+    return text, {one.code for one in result.outcome.warnings}
 
 
 @pytest.mark.parametrize("name", _ENDLESS)
 @pytest.mark.asyncio
-async def test_endless_pages_end_and_leave_no_process(name: str, tmp_path: Path) -> None:
-    executor = LocalExecutor(1, pool=_pool())
+async def test_endless_pages_end_and_disturb_no_others(name: str, tmp_path: Path) -> None:
+    pool = _pool(spares=2)
+    executor = LocalExecutor(2, pool=pool)
     await executor.start()
     started = perf_counter()
-    await _run(executor, tmp_path, _ENDLESS[name])
-    assert perf_counter() - started < 60
-    assert b"after" in await _run(executor, tmp_path, "<p>after")
+    running = _print(executor, tmp_path, _ENDLESS[name], TaskLimits(seconds=10), None, "other")
+    endless = asyncio.create_task(running)
+    others = 0
+    while not endless.done() or not others:
+        assert b"beside" in await _run(executor, tmp_path, "<p>beside")
+        others += 1
+        await asyncio.sleep(0.5)
+    assert perf_counter() - started < 40
+    try:
+        text, warnings = await endless
+        assert text.strip() or "blank_page" in warnings
+    except (TimedOut, OutOfMemory):
+        pass
+    folder = pool.idle[0].process.folder.parents[1]
     await executor.close()
     await asyncio.sleep(1)
-    assert not any(b"--user-data-dir" in command and b"convertd-workers" in command for command in _commands())
+    assert _processes(folder) == []
 
 
-def _commands() -> list[bytes]:
-    return [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+def _processes(folder: Path) -> list[bytes]:
+    """The commands of processes that name a folder."""
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return [command for command in commands if bytes(folder) in command]
 
 
 @pytest.mark.asyncio
@@ -263,8 +319,11 @@ async def test_memory_stays_and_processes_end(tmp_path: Path) -> None:
         assert await _run(executor, tmp_path, markup)
         await asyncio.sleep(0.1)  # until it is examined
         sizes += [worker.memory >> 20 for worker in pool.idle]
+    folder = pool.idle[0].process.folder.parents[1]
+    assert _processes(folder)
     await executor.close()
     await asyncio.sleep(1)
     assert len(sizes) >= _PAGES * 0.9
     assert np.median(sizes[-50:]) < np.median(sizes[10:60]) + 100
-    assert not any(b"convertd-workers" in command for command in _commands())
+    assert _processes(folder) == []
+    assert not folder.exists()

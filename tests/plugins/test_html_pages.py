@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from engine import InvalidOption, TimedOut
-from engine.executor import LocalExecutor, Task, TaskLimits, TaskResult
+from engine import InvalidOption, TimedOut, TooLarge
+from engine.executor import LocalExecutor, Task, TaskLimits, TaskResult, pool
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.mupdf import pymupdf
@@ -131,6 +131,8 @@ async def test_a_page_becomes_an_image(browser: _Browser) -> None:
     with pytest.raises(InvalidOption, match="no element") as raised:
         await browser.run(_DRAWN, "png", selector="#missing")
     assert (raised.value.param, raised.value.reason) == ("selector", "nothing_found")
+    with pytest.raises(TooLarge, match="1280 x"):  # which is known before it is drawn
+        await browser.run(b"<!DOCTYPE html><p style='height: 1e5px'>", "png")
 
 
 async def test_files_of_an_archive_are_loaded_and_nothing_else(browser: _Browser) -> None:
@@ -238,3 +240,14 @@ async def test_an_endless_page_ends(browser: _Browser) -> None:
 
     assert await has_ended(worker.process.pid)
     assert not _runs(profile)
+
+
+async def test_a_browser_is_replaced_after_some_tasks(browser: _Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the processes of its pages, which it cannot see end, would reach the limit of the sandbox."""
+    monkeypatch.setattr(pool, "MAX_TASKS_OF_PROGRAM", 2)
+    idle = []
+    for _ in range(2):
+        await browser.run(b"<p>text", "pdf")
+        idle.append(len(browser.pool.idle))
+
+    assert idle == [1, 0]

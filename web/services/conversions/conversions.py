@@ -13,6 +13,7 @@ from engine.executor.several import MIXED, losses
 from engine.executor.tasks import PlannedOutput, task_of
 from engine.file_names import safe_name, stem
 from engine.formats import FileFormat
+from engine.options import NETWORK
 from engine.outcome import Outcome
 from engine.planner import Plan
 from engine.registry import Registry
@@ -264,7 +265,7 @@ class Conversions:
         names += [safe_name(upload.filename) for upload in request.uploads[inputs:]]
         name = stem(request.name) if request.name else names[0]
         task = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
-        if any(step.uses_network for one in plan.plans for step in one.conversions):
+        if any(NETWORK in step.provided for one in plan.plans for step in one.conversions):
             task = replace(task, page=request.uploads[0].page)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
