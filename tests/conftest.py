@@ -54,6 +54,8 @@ def pytest_configure() -> None:
     Servers load the libraries of a family with its first file: most of them end before they convert any.
     """
     os.environ.setdefault("CONVERTD_TEMPLATES_AHEAD", "false")
+    # Of hundreds of HTTP clients, each would read all authorities, in 60 ms, to ask none of them.
+    os.environ.setdefault("SSL_CERT_FILE", str(Path(__file__).parent / "support" / "authority.pem"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
