@@ -25,8 +25,8 @@ from tests.support.servers.stores import S3Server
 MakeUrl = Callable[[], str]
 CopyDatabase = Callable[[], AbstractContextManager[str]]
 
-hypothesis.settings.register_profile("at any pace", deadline=None)
-hypothesis.settings.load_profile("at any pace")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=400)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,12 +48,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Handles SIGINT, which shells ignore for commands in the background. Child processes would inherit that.
 
     Servers load the libraries of a family with its first file: most of them end before they convert any.
     """
+    hypothesis.settings.load_profile("long" if config.getoption("--long") else "quick")
     os.environ.setdefault("CONVERTD_TEMPLATES_AHEAD", "false")
+    # Of hundreds of HTTP clients, each would read all authorities, in 60 ms, to ask none of them.
+    os.environ.setdefault("SSL_CERT_FILE", str(Path(__file__).parent / "support" / "authority.pem"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

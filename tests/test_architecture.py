@@ -61,14 +61,10 @@ def _sources() -> dict[str, str]:
 class _Module(NamedTuple):
     """What the tests look at of a module. Its tree would take most of the time of the garbage collector."""
 
-    imports: frozenset[str]
-    """The dotted names of the imported modules; of our packages, the modules that names are imported from."""
-    lazy: frozenset[str]
-    """What is imported lazily."""
-    functions: frozenset[tuple[str, int]]
-    """Names and lengths."""
-    attributes: frozenset[str]
-    """Those of other objects whose names begin with an underscore."""
+    imports: set[str]  # dotted names; of our packages, the modules that names are imported from
+    lazy: set[str]
+    functions: set[tuple[str, int]]  # names and lengths
+    attributes: set[str]  # those of other objects that begin with an underscore
     docstring: str | None
 
 
@@ -104,12 +100,11 @@ def _module(tree: ast.Module) -> _Module:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    frozen = (frozenset(imports), frozenset(lazy), frozenset(functions), frozenset(attributes))
-    return _Module(*frozen, ast.get_docstring(tree))
+    return _Module(imports, lazy, functions, attributes, ast.get_docstring(tree))
 
 
 @cache
-def _imports() -> dict[str, frozenset[str]]:
+def _imports() -> dict[str, set[str]]:
     return {name: module.imports for name, module in _modules().items()}
 
 

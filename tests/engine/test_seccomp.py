@@ -182,11 +182,7 @@ def test_conversions_make_no_other_calls() -> None:
 
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
-
-
 _JUMP, _JUMP_IF_EQUAL, _JUMP_IF_ABOVE, _JUMP_IF_AT_LEAST = 0x05, 0x15, 0x25, 0x35
-
-
 _X32 = 0x40000000
 
 

@@ -57,9 +57,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _cases(config: pytest.Config) -> Iterator[tuple[Entry, str]]:
-    """Every third file, with one of its targets in turn. With `--long` all of both."""
+    """Every sixth file, with one of its targets in turn. With `--long` all of both."""
     entries = [entry for entry in load_corpus() if entry.sound and entry.name not in _ENCRYPTED]
-    for turn, entry in share([*enumerate(entries)], config, 3):
+    for turn, entry in share([*enumerate(entries)], config, 6):
         targets = _REGISTRY.targets(_REGISTRY.identify(entry.path))
         chosen = targets if config.getoption("long") else [targets[turn % len(targets)]]
         yield from ((entry, target.name) for target in chosen)

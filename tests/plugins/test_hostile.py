@@ -166,8 +166,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 _EXPECTED = {"file_too_large", "processing_failed", "invalid_file_type", "done"}
-
-
 _FAULTS = {"engine_error", "worker_crashed"}
 
 
@@ -343,7 +341,7 @@ async def _faults(executor: LocalExecutor, folder: Path, pairs: list[tuple[str, 
 async def test_each_file_by_some_tool(executor: LocalExecutor, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     pairs = [(READING[place % len(READING)], kind) for place, kind in enumerate(_files())]
 
-    assert await _faults(executor, tmp_path, [*share(pairs, pytestconfig, 2)]) == []
+    assert await _faults(executor, tmp_path, [*share(pairs, pytestconfig, 4)]) == []
 
 
 @pytest.mark.long

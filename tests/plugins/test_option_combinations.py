@@ -333,12 +333,6 @@ def test_the_model_knows_other_sizes() -> None:
     assert ceil(_Model(samples, {"trim": 5}).size[0]) == 150
 
 
-"""Extreme values of options that are texts."""
-
-
-"""What an option has an effect with."""
-
-
 def _values(option: Option) -> Iterator[OptionValue]:
     schema = option.schema
     yield from schema.get("enum", [schema["const"]] if "const" in schema else [])

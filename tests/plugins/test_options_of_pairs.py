@@ -329,7 +329,7 @@ _IN_MEMORY = (
     *("scale", "dpr", "max_pixels", "trim", "radius", "pad", "brightness", "contrast", "saturation", "gamma"),
     *("blur", "sharpen", "pixelate", *MARK_CHECKS, *PROFILE_CHECKS),
 )
-_SHARE, _SHARE_IN_MEMORY = 18, 54
+_SHARE, _SHARE_IN_MEMORY = 18, 108
 
 
 def _plain_pairs() -> Iterator[Plan]:

@@ -229,14 +229,8 @@ def _page(*texts: tuple[float, float, str], size: float = 10) -> bytes:
 
 
 _LEFT, _RIGHT = "left column\nof some lines", "right column\nof some lines"
-
-
 _TWO_COLUMNS = [(320, 200, _RIGHT + " b"), (50, 100, _LEFT + " a"), (320, 100, _RIGHT + " a"), (50, 200, _LEFT + " b")]
-
-
 _ORDERED = [_LEFT + " a", _LEFT + " b", _RIGHT + " a", _RIGHT + " b"]
-
-
 _FOOTER = "a footer that is as wide as the page, with many words, so that it spans both of the columns above it"
 
 

@@ -60,7 +60,7 @@ def test_a_password_opens_the_file(name: str) -> None:
     request = _REQUESTS[name]
     plain = opened(request.inputs[0])
     locked = saved(
-        plain, encryption=pikepdf.Encryption(user="user", owner="owner", allow=pikepdf.Permissions(extract=False))
+        plain, encryption=pikepdf.Encryption(user="user", owner="owner", R=4, allow=pikepdf.Permissions(extract=False))
     )
 
     for password in ("user", "owner"):

@@ -121,7 +121,8 @@ def refused_calls(conversions: Sequence[tuple[str, str]]) -> dict[str, list[str]
 
     Each conversion has the source's format, for a generated file, or the path of a file, and the target's format.
     """
-    command, sent = [sys.executable, "-m", "tests.support.executors.refused_calls"], json.dumps(conversions).encode()
+    command = [sys.executable, "-B", "-m", "tests.support.executors.refused_calls"]  # bytecode would be renamed
+    sent = json.dumps(conversions).encode()
     output = subprocess.run(command, input=sent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     return dict(json.loads(output))
 

@@ -186,7 +186,7 @@ def test_the_database_belongs_to_a_newer_release(tmp_path: Path) -> None:
         _check(message, "newer release", "Install that release")
 
 
-@pytest.mark.parametrize("data_dir", ["/proc/data", "file"])
+@pytest.mark.parametrize("data_dir", [pytest.param("/proc/data", marks=pytest.mark.long), "file"])
 def test_the_data_folder_cannot_be_written_to(tmp_path: Path, data_dir: str) -> None:
     (tmp_path / "file").write_text("not a folder")
 
@@ -214,21 +214,8 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {
-                "serve",
-                "worker",
-                "cluster",
-                "convert",
-                "jobs",
-                "plugin",
-                "formats",
-                "tools",
-                "man",
-                "mcp",
-                "backup",
-                "restore",
-            }
-            | {"account", "archive", "config", "doctor", *load_registry().tools},
+            {*("serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools", "man", "mcp", "backup")}
+            | {"restore", "account", "archive", "config", "doctor", *load_registry().tools},
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit", "invite", "key", "log", "set"}),
         ("convertd convert --max-b", {"--max-bytes"}),

@@ -16,6 +16,7 @@ from tests.support.command_line import invoke
 from tests.support.requests.checks import problem
 from tests.support.samples.certificates import pkcs12_file
 from tests.support.samples.generated import sample
+from tests.support.samples.pairs import every
 from tests.support.samples.pdf_documents import document, opened
 from tests.support.samples.tool_requests import tool_requests
 from tests.support.servers.in_process import Running
@@ -28,12 +29,6 @@ _FORMATS = {  # the others make PDFs
     "pdf-info": "json",
     "pdf-verify": "json",
 }
-
-
-_SAMPLED = [
-    pytest.param(name, marks=() if number % 8 == 0 else pytest.mark.long)
-    for number, name in enumerate(sorted(_REQUESTS))
-]
 _AS_JOB = {"Prefer": "respond-async, wait=60"}
 
 
@@ -77,7 +72,7 @@ def test_over_http(server: Running, name: str) -> None:
     assert _used(server, name) == before + 2
 
 
-@pytest.mark.parametrize("name", _SAMPLED)
+@pytest.mark.parametrize("name", every(8, sorted(_REQUESTS)))
 def test_as_a_job(server: Running, name: str) -> None:
     path = f"/pdf/{name.removeprefix('pdf-')}"
 
@@ -141,20 +136,20 @@ def _used(server: Running, name: str) -> int:
     return usage.get(name.replace("-", "_"), 0)
 
 
-@pytest.mark.parametrize("name", sorted(_REQUESTS))
-def test_the_catalogue_and_the_documentation(server: Running, name: str) -> None:
+def test_the_catalogue_and_the_documentation(server: Running) -> None:
     tools = {tool["id"]: tool for tool in server.request("GET", "/tools").json()["data"]["tools"]}
     paths = server.request("GET", "/openapi.json").json()["paths"]
 
-    assert tools[name]["endpoint"] == f"/api/v1/pdf/{name.removeprefix('pdf-')}"
-    assert {f"/pdf/{name.removeprefix('pdf-')}", f"/pdf/{name.removeprefix('pdf-')}/json"} <= paths.keys()
-    taken = {option["name"] for option in tools[name]["options"]}
-    assert set(_REQUESTS[name].options) <= taken
-    assert ("password" in taken) is ("pdf" in tools[name]["input_formats"])
-    assert ("sanitize" in taken) is (tools[name]["output_formats"] == ["pdf"])
+    for name, request in _REQUESTS.items():
+        assert tools[name]["endpoint"] == f"/api/v1/pdf/{name.removeprefix('pdf-')}"
+        assert {f"/pdf/{name.removeprefix('pdf-')}", f"/pdf/{name.removeprefix('pdf-')}/json"} <= paths.keys()
+        taken = {option["name"] for option in tools[name]["options"]}
+        assert set(request.options) <= taken
+        assert ("password" in taken) is ("pdf" in tools[name]["input_formats"])
+        assert ("sanitize" in taken) is (tools[name]["output_formats"] == ["pdf"])
 
 
-@pytest.mark.parametrize("name", sorted(_REQUESTS))
+@pytest.mark.parametrize("name", every(4, sorted(_REQUESTS)))
 def test_as_a_command_and_by_the_client(server: Running, tmp_path: Path, name: str) -> None:
     request = _REQUESTS[name]
     inputs = [tmp_path / f"{number}.bin" for number in range(len(request.inputs))]

@@ -8,7 +8,7 @@ from time import thread_time
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConversionError
@@ -106,7 +106,6 @@ def test_100_continue_is_sent_after_the_checks(server: Running) -> None:
         assert connection.recv(20).startswith(b"HTTP/1.1 200 ")
 
 
-@settings(max_examples=60, deadline=None)
 @given(noise=st.binary(min_size=1, max_size=40), at=st.integers(0, 250))
 def test_noise_gets_the_envelope_or_nothing(server: Running, noise: bytes, at: int) -> None:
     request = post_request(b"Content-Length: 40\r\n", b"x" * 40)

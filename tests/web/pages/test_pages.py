@@ -16,6 +16,7 @@ from tests.support.requests.account_requests import posted, signed_in
 from tests.support.requests.checks import dressed, problem
 from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import BROWSER_HEADERS
+from tests.support.samples.pairs import every
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.mail_server import emails_to, token_sent_to
 from tests.support.servers.stripe_server import StripeServer, event, send
@@ -58,7 +59,7 @@ def test_security_headers(server: Running, path: str) -> None:
     assert (german.status_code, german.headers["Content-Language"]) == (200, "en" if "/docs" in path else "de")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", every(3, PAGES))
 def test_pages_have_the_rate_limit_of_addresses(servers: Servers, data_dir: Path, path: str) -> None:
     with servers.running(data_dir, rate_limit_anonymous=2) as limited:
         answers = [http.get(limited.url + path, headers=BROWSER_HEADERS) for _ in range(3)]

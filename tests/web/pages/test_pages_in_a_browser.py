@@ -29,6 +29,16 @@ WIDTHS = (1280, 360)  # pixels
 MAX_BYTES = 230_000  # a page with its assets, uncompressed
 REPEATED = "tbody tr:nth-child(n+3)"  # rows that are checked once, at the first width in light colors
 MAX_SCREENS = 6
+_SEARCHES = {  # anchors that they find
+    "exif": ("option-metadata", "recipe-location"),
+    "thumbnail": ("recipe-thumbnail", "option-width"),
+    "strip gps": ("recipe-location", "option-metadata"),
+    "under 200 kB": ("recipe-limit", "option-max_bytes"),
+    "serial numbers": ("recipe-location", "option-metadata"),
+    "idempotency-key": ("repeating",),
+    "no_credits": ("no_credits",),
+    "merge pdf": ("mergePdfs",),
+}
 PATHS = [page.path for page in DOCS_PAGES if page.name != "options/more"]
 
 
@@ -205,8 +215,8 @@ def test_pages_without_javascript(browser: Browser, site: Running) -> None:
 
 
 def test_no_page_is_long(page: Page, keep: Callable[[Page, str], None], pytestconfig: pytest.Config) -> None:
-    """At most 6 screens of a desktop, and nothing is wider than a phone. A third of the pages in each run."""
-    for path in share(PATHS, pytestconfig, 3):
+    """At most 6 screens of a desktop, and nothing is wider than a phone. A sixth of the pages in each run."""
+    for path in share(PATHS, pytestconfig, 6):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(path)
         keep(page, f"{path.strip('/').replace('/', '-')}-1280")
@@ -216,28 +226,16 @@ def test_no_page_is_long(page: Page, keep: Callable[[Page, str], None], pytestco
         assert page.evaluate("document.documentElement.scrollWidth") == 360, path
 
 
-@pytest.mark.parametrize(
-    ("query", "anchors"),
-    [
-        ("exif", ("option-metadata", "recipe-location")),
-        ("thumbnail", ("recipe-thumbnail", "option-width")),
-        ("strip gps", ("recipe-location", "option-metadata")),
-        ("under 200 kB", ("recipe-limit", "option-max_bytes")),
-        ("serial numbers", ("recipe-location", "option-metadata")),
-        ("idempotency-key", ("repeating",)),
-        ("no_credits", ("no_credits",)),
-        ("merge pdf", ("mergePdfs",)),
-    ],
-)
-def test_search_finds_what_people_call_it(page: Page, query: str, anchors: tuple[str, ...]) -> None:
+def test_search_finds_what_people_call_it(page: Page) -> None:
     page.goto("/docs/limits")
-    page.get_by_label("Search the docs").fill(query)
-    results = page.locator("#results-list > li")
-    for anchor in anchors:
-        found = results.filter(has=page.locator(f'a[href$="#{anchor}"]'))
-        expect(found).to_have_count(1)
-        assert found.locator("mark").count() >= 1
-    expect(page.locator("article")).to_be_hidden()
+    for query, anchors in _SEARCHES.items():
+        page.get_by_label("Search the docs").fill(query)
+        results = page.locator("#results-list > li")
+        for anchor in anchors:
+            found = results.filter(has=page.locator(f'a[href$="#{anchor}"]'))
+            expect(found).to_have_count(1)
+            assert found.locator("mark").count() >= 1
+        expect(page.locator("article")).to_be_hidden()
 
 
 def test_a_result_leads_to_the_marked_words(page: Page, keep: Callable[[Page, str], None]) -> None:

@@ -175,7 +175,7 @@ class Jobs(RuleBasedStateMachine):
             assert any(self.memory() + job.memory > MEMORY for job in (*eligible, *blocked))
 
 
-Jobs.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Jobs.TestCase.settings = settings(stateful_step_count=60)
 TestJobs = Jobs.TestCase
 
 

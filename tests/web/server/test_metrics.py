@@ -271,8 +271,8 @@ def test_requests_with_new_values_add_no_series(scraped: Scraped) -> None:
         send(0)
         before = scraped.text().count("\n")
         with ThreadPoolExecutor(4) as threads:
-            list(threads.map(send, range(1, 201)))
-    assert scraped.value("convertd_http_requests_total", route="other") >= 201
+            list(threads.map(send, range(1, 51)))
+    assert scraped.value("convertd_http_requests_total", route="other") >= 51
     assert scraped.text().count("\n") == before
 
 
