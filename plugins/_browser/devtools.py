@@ -30,12 +30,9 @@ class DevTools:
         self._writing = writing
         self._reader = MessageReader(reading, _MESSAGE_END)
         self._results: dict[int, dict[str, Any] | None] = {}  # of commands whose result is wanted
-        self._events = deque[Event]()
+        self.events = deque[Event]()
+        """Those that were received, and are yet to be handled."""
         self._number = 0
-
-    def fileno(self) -> int:
-        """The descriptor that is readable when the browser has sent something."""
-        return self._reading
 
     def ask(self, method: str, session: str = "", **params: Any) -> int:
         """Sends a command, to the browser or to the page of a session. Returns the number of its `result`."""
@@ -75,15 +72,6 @@ class DevTools:
         result: dict[str, Any] = message["result"]
         return result
 
-    @property
-    def has_events(self) -> bool:
-        """Whether an event was received that `next_event` has not returned."""
-        return bool(self._events)
-
-    def next_event(self) -> Event | None:
-        """The next event that was received; None if there is none."""
-        return self._events.popleft() if self._events else None
-
     def wait(self, seconds: float | None = None, *others: int) -> list[int]:
         """Waits until the browser has sent something, or one of the other descriptors is readable.
 
@@ -103,4 +91,4 @@ class DevTools:
             if message.get("id") in self._results:
                 self._results[message["id"]] = message
             elif "method" in message:
-                self._events.append(Event(message["method"], message["params"], message.get("sessionId", "")))
+                self.events.append(Event(message["method"], message["params"], message.get("sessionId", "")))

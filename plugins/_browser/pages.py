@@ -215,13 +215,13 @@ class Page:
     def _step(self, seconds: float | None = None) -> None:
         """Waits until something happens, at most so many seconds, and answers it."""
         network = self._content.network
-        if not self._tools.has_events:
+        if not self._tools.events:
             others = [network.fileno()] if network and self._pending else []
             if self._tools.wait(seconds, *others) and network:
                 for response in network.receive():
                     self._pass(response)
-        while event := self._tools.next_event():
-            self._handle(event)
+        while self._tools.events:
+            self._handle(self._tools.events.popleft())
 
     def _handle(self, event: Event) -> None:
         if event.session != self._session:  # of a page before
