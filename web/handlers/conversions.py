@@ -6,6 +6,7 @@ POST /try/convert, /try/tools/{id}, /try/preview and /try/identify are for scrip
 import asyncio
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from engine.errors import ConversionError
 from engine.file_names import safe_name
 from engine.options import OptionValues
-from storage.errors import NoCredits
+from storage.errors import DatabaseBusy, NoCredits
 from storage.tables.idempotency import Claim
 from web.api.errors import IdempotencyConflict, InvalidParameter
 from web.api.fields import ChargeHeaders, DirectConversionFields, DryRunField, PreviewFields, TrialFields
@@ -237,7 +238,7 @@ class _PageConversion(PageHandler):
         except asyncio.CancelledError:
             cancellation = replace(attempt, path=CANCEL_PATH)
             if self.disconnected and await self.services.idempotency.find(cancellation, {}) is None:
-                await self.services.jobs.accept(request)  # the page was reloaded or closed, and shows the result later
+                await self._go_on(request)  # the page was reloaded or closed, and shows the result later
             raise
         _close_uploads(request)
         if isinstance(stored, ChargedConversion):
@@ -251,6 +252,14 @@ class _PageConversion(PageHandler):
             self.authorization.credits_remaining = await self.services.accounts.balance(account)
         self.set_header("X-Result", header_text(response.data))
         await send_stored(self, await self.services.files.find(account, response.file_id or ""))
+
+    async def _go_on(self, request: ConversionRequest) -> None:
+        """Accepts a cancelled conversion as a job, once what it holds is released: a busy database takes a while."""
+        for seconds in (0, 1, 3, 9, 27):
+            await asyncio.sleep(seconds)
+            with suppress(IdempotencyConflict, DatabaseBusy):
+                await self.services.jobs.accept(request)
+                return
 
     async def _wait(self, accepted: ResponseData) -> ResponseData:
         """The result of the job that an earlier attempt has become. Raises its error, or IdempotencyConflict."""

@@ -2,7 +2,7 @@
 
 const INTERVAL = 3000; // milliseconds, while there are conversions without a result
 const shown = () => document.getElementById("recent");
-let due = sessionStorage.getItem("begun") ? 3 : 0; // the server may not know yet that the page of a conversion was left
+let due = sessionStorage.getItem("begun") ? 10 : 0; // the server may not know yet that the page of a conversion was left
 sessionStorage.removeItem("begun");
 
 async function refresh() {

@@ -69,7 +69,7 @@ def test_accessibility_size_and_narrow_screens(
 
 @pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("part", ["tools", "account", "public"])
+@pytest.mark.parametrize("part", ["tools", "account", "public", "docs"])
 def test_every_page_at_three_sizes(
     browser: Browser, site: Running, keep: Callable[[Page, str], None], part: str, scheme: Literal["light", "dark"]
 ) -> None:
@@ -77,8 +77,10 @@ def test_every_page_at_three_sizes(
     context = browser.new_context(color_scheme=scheme, base_url=site.url.replace("127.0.0.1", "localhost"))
     page = context.new_page()
     page.set_default_timeout(30_000)
-    paths = [*DOCS, "/", "/register", "/status", "/nothing", "/developers/verify", "/dashboard", "/checkout/none"]
-    if part == "tools":
+    paths = ["/", "/register", "/status", "/nothing", "/developers/verify", "/dashboard", "/checkout/none"]
+    if part == "docs":
+        paths = [*DOCS]
+    elif part == "tools":
         paths = [tool_page(tool) for tool in load_registry().tools.values()]
     elif part == "account":
         paths = _account_with_data(page, site)
