@@ -19,13 +19,10 @@ from engine import ConversionError, sandbox
 from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.executor.disk_quota import reachable_by_tasks
 from plugins.formats.eps import PROGRAMS
-from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
-from tests.support.samples.generated import sample
-from tests.support.samples.pairs import plans_of_all_steps, share
+from tests.support.executors.isolated import MISBEHAVING, FileJob, ObservedExecutor, run_files
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_PLANS = plans_of_all_steps()  # the misbehaving plugin is not on the path yet
 _SECRET = "sk_live_known_to_the_server"
 _LAYER_SETS = {
     "none": sandbox.ALWAYS,
@@ -83,8 +80,7 @@ async def started() -> AsyncIterator[Starter]:
 
     async def start(layers: str) -> LocalExecutor:
         if layers not in executors:
-            modules = ALL_MODULES if layers == "all" else PNG_MODULES
-            executors[layers] = ObservedExecutor(1, _LAYER_SETS[layers], modules=modules, folder=Path(folder))
+            executors[layers] = ObservedExecutor(1, _LAYER_SETS[layers], folder=Path(folder))
             await executors[layers].start()
         return executors[layers]
 
@@ -345,14 +341,3 @@ async def test_the_folder_goes_with_its_job(monkeypatch: pytest.MonkeyPatch, tmp
             break
         await asyncio.sleep(0.1)
     assert not _entries(searchable)
-
-
-async def test_every_step_runs_inside(started: Starter, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
-    executor = await started("all")
-
-    for plan in share(_PLANS, pytestconfig, 3):
-        source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
-        source.write_bytes(sample(plan.source.name))
-        done = await run_files(executor, FileJob(Task.of(plan), [source], output))
-        assert output.stat().st_size == done.outcome.processed_size, plan

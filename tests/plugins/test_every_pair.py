@@ -16,7 +16,7 @@ from plugins.formats.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample
-from tests.support.samples.pairs import pairs_with_samples, sample_of
+from tests.support.samples.pairs import pairs_with_samples, plans_of_all_steps, sample_of, share
 from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
@@ -129,6 +129,18 @@ def test_risky_formats_are_read_in_a_process_of_their_own() -> None:
     assert {source for source, _ in shared}.isdisjoint(_RAW | {"pdf", "svg", "psd"} | _TEXTS)
     plans = [_REGISTRY.plan([tool.accepted[0]] * tool.inputs[0], tool.target, name) for name, tool in _TOOLS]
     assert all(plan.isolated for plan in plans)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_step_runs_in_the_sandbox(
+    executor: LocalExecutor, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
+    source, output = tmp_path / "in", tmp_path / "out"
+    for plan in share(plans_of_all_steps(), pytestconfig, 6):
+        source.write_bytes(sample(plan.source.name))
+        done = await run_files(executor, FileJob(Task.of(plan), [source], output))
+        assert output.stat().st_size == done.outcome.processed_size, plan
 
 
 @pytest.mark.asyncio(loop_scope="session")
