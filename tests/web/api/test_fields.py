@@ -253,7 +253,12 @@ def test_the_content_type_of_json_is_ignored(server: Running, content_type: str 
 def test_unknown_fields_are_refused(server: Running) -> None:
     response = http.post(f"{server.api}/account/keys", json={"nmae": "Laptop"}, headers=server.auth)
     problem(
-        response, 400, "invalid_parameter", param="nmae", reason="unknown_parameter", details={"available": ["name", "mode"]}
+        response,
+        400,
+        "invalid_parameter",
+        param="nmae",
+        reason="unknown_parameter",
+        details={"available": ["name", "mode"]},
     )
     path = f"{server.api}/files/{server.upload(image())['file_id']}/convert"
     response = http.post(path, json={"output_format": "png", "qualty": 80}, headers=server.auth)
