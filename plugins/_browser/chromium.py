@@ -70,26 +70,27 @@ class Chromium:
             os.close(writing)
         self.tools = DevTools(self._from_browser, self._to_browser)
         self.user_agent = self.tools.call("Browser.getVersion")["userAgent"].replace("Headless", "")
-        self._open_tab()
+        # Ahead, as it takes longer than most pages. A later one would not start while an idle worker is stopped.
+        self._first_tab: tuple[str, int] | None = self._open_tab()
 
     @contextmanager
     def tab(self) -> Iterator[tuple[str, str]]:
         """The identifiers of a tab for one page and of its session. It shares nothing with others.
 
-        It is opened ahead, which takes longer than most pages. After an error in the block, the browser is of no use.
+        After an error in the block, the browser is of no use.
         """
-        context, number = self._next
+        context, number = self._first_tab or self._open_tab()
+        self._first_tab = None
         target = self.tools.wait_for(number)["targetId"]
         session = self.tools.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         yield target, session
-        self.tools.send("Target.disposeBrowserContext", browserContextId=context)
-        self._open_tab()
+        self.tools.call("Target.disposeBrowserContext", browserContextId=context)
 
-    def _open_tab(self) -> None:
-        """Begins to open the next tab."""
+    def _open_tab(self) -> tuple[str, int]:
+        """Begins to open a tab. Returns the identifier of its context, and the number of the command."""
         context = self.tools.call("Target.createBrowserContext", disposeOnDetach=True)["browserContextId"]
         self.tools.call("Browser.setDownloadBehavior", behavior="deny", browserContextId=context)
-        self._next = context, self.tools.ask("Target.createTarget", url="about:blank", browserContextId=context)
+        return context, self.tools.ask("Target.createTarget", url="about:blank", browserContextId=context)
 
     def close(self) -> None:
         """Closes the pipes, upon which the browser ends, and waits for it; the sandbox allows no signals."""
