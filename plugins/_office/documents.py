@@ -46,6 +46,7 @@ MODULES = (
     "plugins._office.formulas",
     "plugins._office.references",
     "encodings.cp437",
+    "olefile",
     *reading.MODULES,
 )
 TEMPLATE = "documents"
