@@ -64,12 +64,12 @@ def test_transactions_have_the_time_of_the_clock(database: Database, clock: Cloc
 
 async def test_cancelled_transactions_have_ended_or_never_start(database: Database) -> None:
     account = open_account(database, 1)
-    begun = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
     ended: list[str] = []
 
     def slow_grant(transaction: Transaction, ref: str) -> None:
         begun.set()
-        time.sleep(0.2)
+        cancelled.wait(30)
         ledger.credit(transaction, account.id, "grant", 1, ref)
         ended.append(ref)
 
@@ -80,6 +80,7 @@ async def test_cancelled_transactions_have_ended_or_never_start(database: Databa
     await asyncio.sleep(0.05)
     for task in (running, waiting):
         task.cancel()
+    asyncio.get_running_loop().call_later(0.05, cancelled.set)
     with pytest.raises(asyncio.CancelledError):
         await running
     assert "running" in ended
