@@ -21,9 +21,7 @@ class TestKeyLimit:
         self._limiter = limiter
 
     async def count(self, account: Account, number: int = 1) -> None:
-        """Counts conversions of a test key. Raises RateLimited; those before are counted."""
-        if account.key_mode == "live":
-            return
+        """Counts conversions of a test key of the account. Raises RateLimited; those before are counted."""
         for _ in range(number):
             status = await self._limiter.hit(f"test:{account.id}", TEST_CONVERSIONS, DAY)
             if not status.allowed:

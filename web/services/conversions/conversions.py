@@ -120,7 +120,7 @@ class Conversions:
             admitted = self._admission.admit(request.account.tenant, cost) if held is None else nullcontext(held.place)
             with admitted as place:
                 claim = None
-                if held is None:
+                if held is None and request.account.key_mode == "test":
                     await self.test_key_limit.count(request.account)
                 if request.idempotency is not None:
                     parameters = request.parameters(plan.output_format)

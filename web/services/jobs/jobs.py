@@ -199,7 +199,8 @@ class Jobs:
         )
 
     async def _accept(self, request: ConversionRequest, job: Job, attempt: _Attempt | None) -> Acceptance | Replayed:
-        await self._conversions.test_key_limit.count(request.account, job.holds)
+        if job.test:
+            await self._conversions.test_key_limit.count(request.account, job.holds)
         stored = StoredSpec.of(request)
         job = replace(job, inputs=stored.blobs)
         await self._files.put_inputs(job.blobs, request.contents if job.blobs else [])
