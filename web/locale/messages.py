@@ -21,7 +21,7 @@ SCRIPTS = Path(__file__).parents[1] / "static"
 
 _TEXT = r'("(?:[^"\\]|\\.)*")'
 _MARKED = re.compile(rf"\b_\({_TEXT}|\b_n\({_TEXT}, {_TEXT}")
-_IMPORTED = re.compile(r'^import .* from "\./(\w+)\.js";$', re.MULTILINE)
+_IMPORT = re.compile(r'import [^"]*"\./(\w+)\.js";')
 _LOADED = re.compile(r"static_url\('(\w+)\.js'\)")
 
 
@@ -53,8 +53,9 @@ def _with_imports(scripts: Iterable[str]) -> set[str]:
 
     def imported(script: str) -> Iterator[str]:
         yield script
-        for one in _IMPORTED.findall(_read(script)):
-            yield from imported(one)
+        for found in map(_IMPORT.fullmatch, _read(script).splitlines()):
+            if found:
+                yield from imported(found[1])
 
     return {one for script in scripts for one in imported(script)}
 

@@ -31,7 +31,8 @@ def test_text_is_compressed_if_the_client_accepts_it(server: Running, path: str)
     assert int(response.headers["Content-Length"]) == len(body) < len(whole) / 2
     assert "Content-Encoding" not in plain.headers
     assert int(plain.headers["Content-Length"]) == len(whole)
-    assert response.headers["Vary"] == plain.headers["Vary"] == "Accept-Encoding"
+    assert response.headers["Vary"] == plain.headers["Vary"]
+    assert response.headers["Vary"].split(", ")[-1] == "Accept-Encoding"
     assert len(gzip.decompress(body)) == pytest.approx(len(whole), abs=40)  # request ids and the queue differ
 
 
