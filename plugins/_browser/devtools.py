@@ -29,7 +29,7 @@ class DevTools:
         self._reading = reading
         self._writing = writing
         self._reader = MessageReader(reading, _MESSAGE_END)
-        self._results: dict[int, dict[str, Any] | None] = {}  # of commands whose result is wanted
+        self._results: dict[int, dict[str, Any] | None] = {}  # by command, if it is wanted
         self.events = deque[Event]()
         """Those that were received, and are yet to be handled."""
         self._number = 0

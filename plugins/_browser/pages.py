@@ -224,7 +224,7 @@ class Page:
             self._handle(self._tools.events.popleft())
 
     def _handle(self, event: Event) -> None:
-        if event.session != self._session:  # of a page before
+        if event.session != self._session:  # The event is of an earlier page.
             return
         match event.method:
             case "Fetch.requestPaused":

@@ -231,7 +231,7 @@ def is_encrypted(data: bytes) -> bool:
             return False
     if data[:8] != compound_file.SIGNATURE:
         return False
-    with suppress(OSError, IndexError), olefile.OleFileIO(BytesIO(data)) as file:  # which is raised for damaged files
+    with suppress(OSError, IndexError), olefile.OleFileIO(BytesIO(data)) as file:  # a damaged file raises them
         if file.exists(_ENCRYPTED_PACKAGE) or file.exists(_ENCRYPTED_SLIDES):
             return True
         if file.exists("WordDocument"):

@@ -54,7 +54,7 @@ _NO_MARGINS = SimpleBoxLayoutRule(
 _CHANGES = ("none", "archival", "form_filling", "annotations", "other")  # by their level in pyhanko
 _MAX_ITERATIONS = 5_000_000  # of the function that hashes the password of a certificate; about 5 seconds
 _TIMESTAMP_QUERY = (("Content-Type", "application/timestamp-query"), ("Accept", "application/timestamp-reply"))
-_VERSIONS = frozenset({"v1", "v3", "v4", "v5"})  # of SignedData and SignerInfo
+_VERSIONS = frozenset({"v1", "v3", "v4", "v5"})  # the versions of SignedData and SignerInfo
 _UNREADABLE = MappingProxyType(
     {
         **dict.fromkeys(("type", "signer", "issuer", "serial_number", "certificate_valid_from")),
@@ -161,7 +161,7 @@ class Authority(TimeStamper):
         return tsp.TimeStampResp.load(response.body)
 
     async def async_timestamp(self, message_digest: bytes, md_algorithm: str) -> cms.ContentInfo:
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):  # of other data than a timestamp
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):  # if it is no timestamp
             token = await super().async_timestamp(message_digest, md_algorithm)
             imprint = token["content"]["encap_content_info"]["content"].parsed["message_imprint"]
             if imprint["hashed_message"].native == message_digest:
@@ -264,7 +264,7 @@ async def _verify_all(reader: PdfFileReader, data: bytes) -> list[tuple[float, d
         try:
             signature = EmbeddedPdfSignature(reader, field, name)
             found.append((signature.signed_revision, await _verified(signature, data)))
-        except Exception:  # of a damaged signature, pyHanko raises what its steps happen to raise
+        except Exception:  # pyHanko raises errors of any type for damaged signatures
             found.append((inf, {"field": name, **_UNREADABLE}))
     return found
 

@@ -87,7 +87,7 @@ def _steps(format: FileFormat, prepare: Callable[[bytes, str | None], tuple[byte
         with browser.shown(content, browsing, "screen", device_scale=picturing.device_scale) as page:
             data = page.picture(full_page=picturing.full_page, selector=picturing.selector)
         image = pillow.open_image(data, "PNG")
-        extremes: Any = image.getextrema()  # of each channel
+        extremes: Any = image.getextrema()  # the least and the greatest value of each channel
         _warn_if_blank(all(low == high for low, high in extremes))
         return pillow.to_raster(image, [0])
 

@@ -26,7 +26,7 @@ class Account(Model):
     plan = TextField(null=True)  # None: by the settings and its purchases
     plan_changes = TextField(null=True)  # JSON: limits that differ from the plan
     role = TextField()  # by default, member
-    language = TextField(null=True)  # of pages and emails, where its owner has chosen one
+    language = TextField(null=True)  # the code of the language of pages and emails, if one was chosen
 
 
 class Key(Model):

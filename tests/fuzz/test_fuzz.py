@@ -32,7 +32,7 @@ from web.services.files.work_files import WorkFiles
 pytestmark = pytest.mark.slow
 
 _REGISTRY = load_registry()
-_LIMITS = TaskLimits(seconds=60)  # wall time: no mutated file needs it, even on a busy machine
+_LIMITS = TaskLimits(seconds=60)  # Wall time that even a busy machine does not use up.
 _OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}
 _BATCH = 4

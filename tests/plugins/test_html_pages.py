@@ -131,7 +131,7 @@ async def test_a_page_becomes_an_image(browser: _Browser) -> None:
     with pytest.raises(InvalidOption, match="no element") as raised:
         await browser.run(_DRAWN, "png", selector="#missing")
     assert (raised.value.param, raised.value.reason) == ("selector", "nothing_found")
-    with pytest.raises(TooLarge, match="1280 x"):  # which is known before it is drawn
+    with pytest.raises(TooLarge, match="1280 x"):  # its size is known before it is drawn
         await browser.run(b"<!DOCTYPE html><p style='height: 1e5px'>", "png")
 
 
@@ -189,7 +189,7 @@ async def test_markdown_blank_pages_and_renderers(browser: _Browser) -> None:
 
 
 async def test_characters_that_no_installed_font_has(browser: _Browser) -> None:
-    """Frames get fonts of MuPDF for them; headers and footers cannot, which is told."""
+    """Frames get fonts of MuPDF. Headers and footers cannot, and have a warning."""
     frame = f'<iframe sandbox srcdoc="<meta charset=utf-8><p>{_SYRIAC}"></iframe>'
     header = f'<span data-a="ஜ" class="title"></span>{MISSING}'
 

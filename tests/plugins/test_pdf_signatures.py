@@ -65,7 +65,10 @@ def test_a_signature_is_valid_and_says_what_was_given(tmp_path: Path) -> None:
 
 
 def _is_told(changed: bytes, *, covered: bool) -> bool:
-    """Whether pdf-verify tells that a byte was changed that a signature covers, or that none may cover."""
+    """Whether pdf-verify refuses a file with a changed byte, which the signature covers, or else does not cover.
+
+    If it does not, the signature can be valid, but must not be said to cover the whole file.
+    """
     try:
         run = run_tool("pdf-verify", changed)
     except ConversionError:

@@ -214,8 +214,25 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {*("serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools", "man", "mcp", "backup")}
-            | {"restore", "account", "archive", "config", "doctor", *load_registry().tools},
+            {
+                "account",
+                "archive",
+                "backup",
+                "cluster",
+                "config",
+                "convert",
+                "doctor",
+                "formats",
+                "jobs",
+                "man",
+                "mcp",
+                "plugin",
+                "restore",
+                "serve",
+                "tools",
+                "worker",
+                *load_registry().tools,
+            },
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit", "invite", "key", "log", "set"}),
         ("convertd convert --max-b", {"--max-bytes"}),

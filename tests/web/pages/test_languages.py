@@ -149,7 +149,9 @@ def test_emails_in_other_languages() -> None:
 
 
 def test_numbers_dates_and_sizes() -> None:
-    german, french, japanese = LANGUAGES["de"], LANGUAGES["fr"], LANGUAGES["ja"]
+    german = LANGUAGES["de"]
+    french = LANGUAGES["fr"]
+    japanese = LANGUAGES["ja"]
 
     assert [one.number(1234.5, ",.1f") for one in (ENGLISH, german, french)] == ["1,234.5", "1.234,5", "1\u202f234,5"]
     assert [one.format_time(86399) for one in (ENGLISH, german, japanese)] == [
