@@ -230,6 +230,7 @@ def _runs(text: bytes) -> bool:
 
 
 async def test_an_endless_page_ends(browser: _Browser) -> None:
+    await browser.run(b"<p>text", "pdf")
     (worker,) = browser.pool.idle
     profile = f"--user-data-dir={worker.process.folder}/".encode()
     assert _runs(profile)
@@ -244,6 +245,9 @@ async def test_an_endless_page_ends(browser: _Browser) -> None:
 
 async def test_a_browser_is_replaced_after_some_tasks(browser: _Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the processes of its pages, which it cannot see end, would reach the limit of the sandbox."""
+    monkeypatch.setattr(pool, "MAX_TASKS_OF_PROGRAM", 1)
+    await browser.run(b"<p>text", "pdf")
+    assert browser.pool.idle == []
     monkeypatch.setattr(pool, "MAX_TASKS_OF_PROGRAM", 2)
     idle = []
     for _ in range(2):
