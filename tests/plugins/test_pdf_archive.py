@@ -144,6 +144,10 @@ def _scripted(made: pikepdf.Pdf) -> None:
     made.Root.OpenAction = pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS="run()")
 
 
+def _showing_attachments(made: pikepdf.Pdf) -> None:
+    made.Root.PageMode = pikepdf.Name.UseAttachments
+
+
 def _opening(place: int) -> Extra:
     """Lets viewers begin at the page with this index."""
 
@@ -171,6 +175,7 @@ def _kept_by_a_program(made: pikepdf.Pdf) -> None:
         (_drawing(b"BT /AA 12 Tf 20 100 Td (A) Tj ET", **_font("/Helvetica", "/AA")), "pdfa-2b", set()),
         (_ATTACHED, "pdfa-2b", {"attachments_dropped"}),
         (_ATTACHED, "pdfa-3b", set()),
+        (document("A", 1, _showing_attachments), "pdfa-2b", set()),
     ],
 )
 def test_a_pdf_becomes_one_for_archives(data: bytes, standard: str, lost: set[str]) -> None:

@@ -108,6 +108,11 @@ def test_the_values_are_read_back() -> None:
     assert sorted(states) == ["/0", "/Off", "/Yes", "/Yes"]
 
 
+def test_boxes_of_any_size_are_filled() -> None:
+    resized = run_tool("pdf-resize-pages", form(), page_size="a4").data
+    assert _fields(run_tool("pdf-form", resized, fields=_VALUES).data)["notes"]["value"] == _VALUES["notes"]
+
+
 def test_values_are_removed_and_replaced() -> None:
     filled = run_tool("pdf-form", form(), fields=_VALUES).data
 

@@ -196,7 +196,8 @@ class MarkWriter:
             text, size, color, width, f"white-space:pre-wrap;text-align:{_ALIGNMENTS.get(align, 'left')}"
         )
         bottoms = [line["bbox"][3] for block in page.get_text("dict")["blocks"] for line in block["lines"]]
-        page.set_cropbox(pymupdf.Rect(0, 0, width, min(max(bottoms, default=size), page.rect.height)))
+        # The page has rounded sides, beyond which no box may reach.
+        page.set_cropbox(pymupdf.Rect(0, 0, width, max(bottoms, default=size)) & page.rect)
         made.subset_fonts()
         return self.page(made.tobytes(garbage=3, deflate=True))
 
