@@ -312,6 +312,7 @@ class Tool(Generic[T]):
     `encodes`, files instead of payloads. `files` are the additional files that it can receive, by the name of the
     parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
     `isolated` and `programs` are as in `conversion`. `provided` are values of the executor that `run` receives.
+    An example of a request has the options that are required, and those in `example`.
 
     The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
     the name of the first file.
@@ -340,6 +341,7 @@ class Tool(Generic[T]):
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
     words: str = ""
     provided: frozenset[str] = frozenset()
+    example: tuple[str, ...] = ()
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
@@ -431,6 +433,7 @@ def tool(
     output_name: str | None = None,
     programs: tuple[str, ...] = (),
     opens_with: OptionValues = NO_OPTIONS,
+    example: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Returned[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
@@ -438,7 +441,8 @@ def tool(
     and `decoded_to` is needed; `decoded_to` accepts the formats of all files that a step decodes to it. A tool that
     `encodes` returns files of the format `target` instead of payloads, as EncodedFile. `name` is its id for
     clients, such as `pdf-merge`, and `title` its name for people, who also find it by the `words`. The first line of
-    the docstring describes it. The default of `target` is the first of the `sources`.
+    the docstring describes it. The default of `target` is the first of the `sources`. `example` are options of an
+    example that are not required, such as one of several of which one has to be given.
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
@@ -467,6 +471,7 @@ def tool(
             groups=groups,
             files=files,
             provided=provided,
+            example=example,
         )
 
     return declare

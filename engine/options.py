@@ -59,9 +59,9 @@ class NamedFile:
 class InputFile:
     """Marks a keyword-only parameter as a file: `stamp: Annotated[Raster, InputFile(RASTER, "A sentence.")]`.
 
-    `format` is the format in memory of the payload that the tool or transform receives; a tool receives a NamedFile if
-    it is None, and a list if the `maximum` number of files is above 1. A transform receives one of the `names` as text
-    if a request gives that instead of a file. The `minimum` is 1 if the parameter has no default.
+    `format` is the format in memory of the payload that it receives; a tool receives a NamedFile if it is None, and a
+    list if the `maximum` number of files is above 1. A transform receives one of the `names`, given instead, as text.
+    The `minimum` is 1 without a default. `example` is the name of a file.
     """
 
     format: Any
@@ -69,6 +69,7 @@ class InputFile:
     names: tuple[str, ...] = ()
     maximum: int = 1
     minimum: int = 0
+    example: str = "photo.heic"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,6 @@ class _InputNames:
 
 InputNames: TypeAlias = Annotated[tuple[str, ...], _InputNames()]
 """The type of a keyword-only parameter of a tool that receives the names of its files, without extensions."""
-
 
 _NEAR = 0.6  # likeness of names, from 0 to 1
 _SYNONYMS: Mapping[str, str] = MappingProxyType(  # what other programs and services call our options

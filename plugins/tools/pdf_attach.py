@@ -19,7 +19,8 @@ MODULES = pdf_objects.MODULES
 TEMPLATE = "documents"
 
 Attachments = Annotated[
-    tuple[NamedFile, ...], InputFile(None, "The files to attach, of any format, with their names.", maximum=20)
+    tuple[NamedFile, ...],
+    InputFile(None, "The files to attach, of any format, with their names.", maximum=20, example="data.csv"),
 ]
 
 

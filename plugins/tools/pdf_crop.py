@@ -41,7 +41,15 @@ CutMargin = Annotated[
 ]
 
 
-@tool("pdf-crop", OBJECTS, title="Crop PDF pages", words="trim cut margins", sources=(PDF,), count=page_count)
+@tool(
+    "pdf-crop",
+    OBJECTS,
+    title="Crop PDF pages",
+    words="trim cut margins",
+    sources=(PDF,),
+    count=page_count,
+    example=("box",),
+)
 def crop(
     document: pikepdf.Pdf, *, box: Box | None = None, margin: CutMargin | None = None, pages: Pages = "all"
 ) -> pikepdf.Pdf:

@@ -19,7 +19,9 @@ with lazy_imports():
 MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.outlines")
 TEMPLATE = "documents"
 
-Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]
+Title = Annotated[
+    str, Field(max_length=1000, examples=["Annual report"], description="The title; an empty value removes it.")
+]
 Author = Annotated[str, Field(max_length=1000, description="The author; an empty value removes it.")]
 Subject = Annotated[str, Field(max_length=1000, description="The subject; an empty value removes it.")]
 Keywords = Annotated[str, Field(max_length=1000, description="The keywords; an empty value removes them.")]
@@ -35,7 +37,13 @@ Outline = Annotated[
 
 
 @tool(
-    "pdf-metadata", OBJECTS, title="Set PDF metadata", words="title author properties", sources=(PDF,), count=page_count
+    "pdf-metadata",
+    OBJECTS,
+    title="Set PDF metadata",
+    words="title author properties",
+    sources=(PDF,),
+    count=page_count,
+    example=("title",),
 )
 def metadata(
     document: pikepdf.Pdf,

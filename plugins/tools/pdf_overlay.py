@@ -22,7 +22,12 @@ MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields",
 TEMPLATE = "documents"
 
 Overlay = Annotated[
-    bytes, InputFile(PDF, "A PDF or an image. A single page is drawn on each page, several ones page by page.")
+    bytes,
+    InputFile(
+        PDF,
+        "A PDF or an image. A single page is drawn on each page, several ones page by page.",
+        example="letterhead.pdf",
+    ),
 ]
 Under = Annotated[bool, Field(description="Draws below the content of the pages, such as letter paper.")]
 

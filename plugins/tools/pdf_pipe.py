@@ -14,7 +14,7 @@ Stages = Annotated[
     StageList(
         "The tools in their order, a JSON list of objects: the id of the `tool` and its options. An option that takes "
         "a file names a part of the form.",
-        example=[{"tool": "pdf-rotate", "angle": 90}, {"tool": "pdf-compress"}],
+        example=[{"tool": "pdf-merge"}, {"tool": "pdf-rotate", "angle": 90}],
     ),
 ]
 

@@ -86,6 +86,7 @@ Allow = Annotated[
     sources=(PDF,),
     isolated=True,
     encodes=True,
+    example=("user_password",),
 )
 def protect(
     data: bytes,

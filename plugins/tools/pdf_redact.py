@@ -74,6 +74,7 @@ Boxes = Annotated[
     sources=(PDF,),
     isolated=True,
     encodes=True,
+    example=("text",),
 )
 def redact(
     data: bytes,

@@ -48,7 +48,9 @@ def _check_box(text: str) -> str:
     return text
 
 
-Certificate = Annotated[NamedFile, InputFile(None, "A PKCS#12 file (.p12, .pfx) with the key and its certificate.")]
+Certificate = Annotated[
+    NamedFile, InputFile(None, "A PKCS#12 file (.p12, .pfx) with the key and its certificate.", example="signer.p12")
+]
 CertificatePassword = Annotated[
     str,
     Field(

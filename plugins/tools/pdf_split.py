@@ -50,6 +50,7 @@ MaxSize = Annotated[int, Field(ge=1000, examples=[1_000_000], description="Size 
     isolated=True,
     encodes=True,
     archive=True,
+    example=("every",),
 )
 def split(
     data: bytes,

@@ -46,7 +46,13 @@ _TILE_SHARE = 0.25
 
 
 @tool(
-    "pdf-watermark", OBJECTS, title="Watermark a PDF", words="stamp logo draft text", sources=(PDF,), count=page_count
+    "pdf-watermark",
+    OBJECTS,
+    title="Watermark a PDF",
+    words="stamp logo draft text",
+    sources=(PDF,),
+    count=page_count,
+    example=("text",),
 )
 def watermark(
     document: pikepdf.Pdf,

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final, Literal, TypeVar
 
 from engine.conversions import AnyTool
-from engine.options import Option
+from engine.options import InputFile, Option
 from engine.registry import Registry
 from web.api.field_types import RequestModel, field_names
 from web.api.fields import ChargeHeaders, IdempotencyHeader, ToolFields
@@ -81,7 +81,7 @@ _CACHE_HEADERS: Final = ("Cache-Control", "ETag")
 class FileField:
     """The field of a multipart form with one file, or `minimum` to `maximum` files. `aliases` are alternative names.
 
-    With `or_text`, a part without a file name is text.
+    With `or_text`, a part without a file name is text. `example` is the name of such a file.
     """
 
     name: str
@@ -91,6 +91,7 @@ class FileField:
     aliases: tuple[str, ...] = ()
     media_type: str = "application/octet-stream"
     or_text: bool = False
+    example: str = "photo.heic"
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -249,7 +250,7 @@ class Operation:
     def additional_files(self) -> tuple[FileField, ...]:
         """The fields of files that are options, or parameters of the tool."""
         fields = [
-            FileField(name, option.file.description, 0, or_text=True)
+            FileField(name, option.file.description, 0, or_text=True, example=option.file.example)
             for name, option in self.options.items()
             if option.file is not None
         ]
@@ -290,36 +291,44 @@ class Route:
 def tool_operation(tool: AnyTool) -> Operation:
     """The operation that runs a tool on the files of a form."""
     media_type = tool.accepted[0].media_type if len(tool.accepted) == 1 else _BYTES
+    example = f"document.{tool.sources[0].extensions[0]}" if tool.sources else FileField.example
     if tool.takes_several:
         least = tool.inputs[0]
         most = tool.inputs[-1]
         aliases = ("files", "file") if least == 1 else ("files",)
-        file = FileField("files[]", f"The {tool.reads} files, in order.", least, most, aliases, media_type)
+        file = FileField(
+            "files[]", f"The {tool.reads} files, in order.", least, most, aliases, media_type, example=example
+        )
     else:
-        file = FileField("file", f"The {tool.reads} file.", media_type=media_type)
+        file = FileField("file", f"The {tool.reads} file.", media_type=media_type, example=example)
     path = tool_path(tool)
+    media_types = [tool.target.media_type]
+    if tool.archive:  # the frequent one first
+        media_types.insert(1 if tool.stages_parameter else 0, ZIP)
     return Operation(
         id=camel_case(tool.title),
         tag="PDF" if path.startswith("/pdf/") else "Tools",
         form=FormFields(
             file,
             ToolFields,
-            additional=tuple(
-                FileField(name, one.description, one.minimum, one.maximum, (f"{name}[]",) if one.maximum > 1 else ())
-                for name, one in tool.files.items()
-            ),
+            additional=tuple(_additional_file(name, one) for name, one in tool.files.items()),
             urls=UrlsFields if tool.takes_several else UrlFields,
             other_files=tool.stages_parameter is not None,
         ),
         tool=tool,
         headers=ChargeHeaders,
-        responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))), job_response()),
+        responses=(file_response((*media_types,)), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
         json_schema=ConversionResult,
         documentation=f"{tool.title}\n\n{tool.summary} With `Accept: application/json`, the response is the JSON of "
         f"`POST {path}{JSON_FORM}`. Costs one credit.",
     )
+
+
+def _additional_file(name: str, file: InputFile) -> FileField:
+    aliases = (f"{name}[]",) if file.maximum > 1 else ()
+    return FileField(name, file.description, file.minimum, file.maximum, aliases, example=file.example)
 
 
 def tool_path(tool: AnyTool) -> str:

@@ -5,7 +5,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from mimetypes import guess_extension
+from typing import Any, Literal, TypeAlias
 
 from engine.registry import Registry
 from web.api.operations import JSON_FORM
@@ -17,6 +18,7 @@ Schema: TypeAlias = Mapping[str, Any]
 MakeOpenApi: TypeAlias = Callable[[], dict[str, Any]]
 
 _FORM, _JSON = "multipart/form-data", "application/json"
+_BYTES, _EVENTS = "application/octet-stream", "text/event-stream"
 
 
 @dataclass(frozen=True)
@@ -190,27 +192,41 @@ class _Reader:
 
     def _call(self, path: str, method: str, operation: Schema, *, needs_key: bool) -> Call:
         media_type, schema = self._body(operation)
-        required = schema.get("required", ())
-        values: dict[str, Any] = {}
-        files: list[tuple[str, str]] = []
-        properties = schema.get("properties", {})
-        for name, declared in properties.items():
-            if _is_file(declared):
-                if name in required or name == next(iter(properties)):  # a URL may be sent instead of the first
-                    files += [(name, _sample_file(declared))] * (2 if "items" in declared else 1)
-            elif name in (*required, "output_format", "quality"):
-                values[name] = declared["examples"][0]
         (server,) = self._document["paths"][path].get("servers", self._document["servers"])
         content = operation["responses"]["200"]["content"]
+        values = self._values(media_type, schema, operation)
         return Call(
             method=method.upper(),
-            url=server["url"] + re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path),
+            url=server["url"] + re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path) + _query(operation),
             form={name: _text(value) for name, value in values.items()} if media_type == _FORM else {},
-            files=tuple(files),
+            files=tuple(self._files(media_type, operation)),
             body=values if media_type == _JSON else None,
             needs_key=needs_key,
-            saves=None if _JSON in content else _output_file(content, values),
+            saves=None if _JSON in content or _EVENTS in content else _output_file(content, values),
+            shows=self._shown(content),
         )
+
+    def _values(self, media_type: str | None, schema: Schema, operation: Schema) -> dict[str, Any]:
+        """The values of an example: those of a form, or of fields in JSON that are required or conversions have."""
+        properties = schema.get("properties", {})
+        if media_type == _FORM:
+            example = operation["requestBody"]["content"][_FORM]["example"]
+            return {name: value for name, value in example.items() if not _is_file(properties[name])}
+        chosen = (*schema.get("required", ()), "output_format", "quality")
+        return {name: declared["examples"][0] for name, declared in properties.items() if name in chosen}
+
+    def _files(self, media_type: str | None, operation: Schema) -> Iterator[tuple[str, str]]:
+        """Field and name of each file of a form's example."""
+        if media_type == _FORM:
+            _, schema = self._body(operation)
+            for name, value in operation["requestBody"]["content"][_FORM]["example"].items():
+                if _is_file(schema["properties"][name]):
+                    yield from ((name, file) for file in ([value] if isinstance(value, str) else value))
+
+    def _shown(self, content: Schema) -> Literal["data", "json", "text"]:
+        if _JSON not in content:
+            return "text"
+        return "data" if "data" in self._resolve(content[_JSON]["schema"]).get("properties", {}) else "json"
 
 
 def _given(schema: Schema) -> Schema:
@@ -231,14 +247,18 @@ def _is_file(schema: Schema) -> bool:
     return "contentMediaType" in schema.get("items", schema)
 
 
-def _sample_file(schema: Schema) -> str:
-    """The name of a file for a field, or for each file of a field with several."""
-    media_type = schema.get("items", schema)["contentMediaType"]
-    return "page.pdf" if media_type == "application/pdf" else "photo.heic"
+def _query(operation: Schema) -> str:
+    """The required parameters of the query."""
+    names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query" and one["required"]]
+    return "?" + "&".join(f"{name}={name.upper()}" for name in names) if names else ""
 
 
 def _output_file(content: Schema, values: Mapping[str, Any]) -> str:
-    """The name of the file that a binary response with one of the media types is written to."""
-    if "output_format" not in values and "application/pdf" in content:
-        return "result.pdf"
-    return f"result.{values.get('output_format', 'file')}"
+    """The name of the file that a binary response with one of the media types is written to.
+
+    A response without media types of its own is a JSON file, which the document does not list.
+    """
+    if "output_format" in values or "image/webp" in content:
+        return f"result.{values.get('output_format', 'webp')}"
+    extensions = (guess_extension(media_type) for media_type in content if media_type != _BYTES)
+    return f"result{next(filter(None, extensions), '.json')}"

@@ -1,11 +1,13 @@
 """Code samples of API requests in several languages. They read the API key from $CONVERTD_API_KEY."""
 
 import json
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 VARIABLE = "CONVERTD_API_KEY"
 
@@ -29,66 +31,29 @@ with Client("{url}") as client:
         print(error.code, error.message, error.request_id)"""
 """The Python client; `url` is the one of the server, without the path of the API."""
 
-_PYTHON_RECEIVER = """\
-import os
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-from convertd_client import InvalidWebhook, verify_webhook
+_PROGRAMS = Path(__file__).parent / "samples"
 
 
-class Receiver(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        try:
-            message = verify_webhook(body, self.headers, os.environ["WEBHOOK_SECRET"])
-        except InvalidWebhook:
-            status = 400
-        else:
-            status = 204
-            print(message.id, message.type, message.data, flush=True)
-        self.send_response(status)
-        self.end_headers()
+def _program(stem: str, **suffixes: str) -> Mapping[str, str]:
+    """The text of a program by language."""
+    return MappingProxyType({name: (_PROGRAMS / f"{stem}{suffix}").read_text() for name, suffix in suffixes.items()})
 
 
-HTTPServer(("", int(os.environ.get("PORT", 8080))), Receiver).serve_forever()
-"""
+PHOTOS_PROGRAM = _program("photos", curl=".sh", Python=".py", JavaScript=".mjs", PHP=".php", Go=".go")
+"""A program that converts the photos of a folder, by language. `{url}` in it is for the URL of the API."""
 
-_NODE_RECEIVER = """\
-import { createHmac, timingSafeEqual } from "node:crypto";
-import { createServer } from "node:http";
-
-const key = Buffer.from(process.env.WEBHOOK_SECRET.replace("whsec_", ""), "base64");
-
-function verify(headers, body) {
-  const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.`;
-  const expected = Buffer.from("v1," + createHmac("sha256", key).update(signed).update(body).digest("base64"));
-  const signatures = (headers["webhook-signature"] ?? "").split(" ").map((one) => Buffer.from(one));
-  const genuine = signatures.some((one) => one.length === expected.length && timingSafeEqual(one, expected));
-  const age = Math.abs(Date.now() / 1000 - Number(headers["webhook-timestamp"]));
-  if (!genuine || !(age < 300)) throw new Error("This is no message of convertd.");
-  return JSON.parse(body);
-}
-
-createServer(async (request, response) => {
-  const body = Buffer.concat(await request.toArray());
-  try {
-    const { type, data } = verify(request.headers, body);
-    console.log(request.headers["webhook-id"], type, JSON.stringify(data));
-    response.writeHead(204).end();
-  } catch {
-    response.writeHead(400).end();
-  }
-}).listen(Number(process.env.PORT ?? 8080));
-"""
-
-WEBHOOK_SAMPLES: Mapping[str, str] = MappingProxyType({"Python": _PYTHON_RECEIVER, "Node.js": _NODE_RECEIVER})
+WEBHOOK_SAMPLES = _program("receiver", Python=".py", JavaScript=".mjs", PHP=".php", Go=".go", Java=".java")
 """Servers that receive messages of webhooks, verify the signature and print the event, by language. The
 secret and the port are the environment variables WEBHOOK_SECRET and PORT."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request. `files` are pairs of field and file name; a binary response is written to the file `saves`."""
+    """A request. `files` are pairs of field and file name.
+
+    A binary response is written to the file `saves`; of others, what they `show` is printed: the `data` of JSON, all of
+    it, or text.
+    """
 
     method: str
     url: str
@@ -96,8 +61,9 @@ class Call:
     files: tuple[tuple[str, str], ...] = ()
     body: Mapping[str, Any] | None = None
     needs_key: bool = True
-    accept: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     saves: str | None = None
+    shows: Literal["data", "json", "text"] = "data"
 
     @property
     def is_form(self) -> bool:
@@ -106,17 +72,17 @@ class Call:
 
 def curl(call: Call) -> str:
     """The request as a curl command."""
-    parts = [f"curl {call.url}" if call.method in ("GET", "POST") else f"curl -X {call.method} {call.url}"]
+    url = shlex.quote(call.url) if "?" in call.url else call.url
+    parts = [f"curl {url}" if call.method in ("GET", "POST") else f"curl -X {call.method} {url}"]
     if call.needs_key:
         parts.append(f'-H "Authorization: Bearer ${VARIABLE}"')
-    if call.accept:
-        parts.append(f'-H "Accept: {call.accept}"')
+    parts += [f'-H "{name}: {value}"' for name, value in call.headers.items()]
     if call.body is not None:
-        parts += ['-H "Content-Type: application/json"', f"-d '{json.dumps(call.body)}'"]
+        parts += ['-H "Content-Type: application/json"', f"-d {shlex.quote(json.dumps(call.body))}"]
     parts += [f'-F "{name}=@{file}"' for name, file in call.files]
-    parts += [f"-F {name}={value}" for name, value in call.form.items()]
+    parts += [f"-F {shlex.quote(f'{name}={value}')}" for name, value in call.form.items()]
     if call.method == "POST" and not call.is_form and call.body is None:
-        parts[0] = f"curl -X POST {call.url}"
+        parts[0] = f"curl -X POST {url}"
     if call.saves:
         parts.append(f'-o "{call.saves}"')
     return " \\\n  ".join(parts)
@@ -127,8 +93,7 @@ def python(call: Call) -> str:
     headers = []
     if call.needs_key:
         headers.append(f'"Authorization": f"Bearer {{os.environ[\'{VARIABLE}\']}}"')
-    if call.accept:
-        headers.append(f'"Accept": "{call.accept}"')
+    headers += [f'"{name}": "{value}"' for name, value in call.headers.items()]
     arguments = [f'"{call.url}"']
     if headers:
         arguments.append(f"headers={{{', '.join(headers)}}}")
@@ -145,7 +110,8 @@ def python(call: Call) -> str:
     if call.saves:
         lines += [f'with open("{call.saves}", "wb") as file:', "    file.write(response.content)"]
     else:
-        lines.append('print(response.json()["data"])')
+        shown = {"data": 'response.json()["data"]', "json": "response.json()", "text": "response.text"}
+        lines.append(f"print({shown[call.shows]})")
     return "\n".join(lines)
 
 
@@ -156,13 +122,13 @@ def javascript(call: Call) -> str:
     lines += [""] if lines else []
     options = [f'method: "{call.method}"'] if call.method != "GET" else []
     headers = [f"Authorization: `Bearer ${{process.env.{VARIABLE}}}`"] if call.needs_key else []
-    headers += [f'Accept: "{call.accept}"'] if call.accept else []
+    headers += [f'{name}: "{value}"' for name, value in call.headers.items()]
     headers += ['"Content-Type": "application/json"'] if call.body is not None else []
     options += [f"headers: {{ {', '.join(headers)} }}"] if headers else []
     if call.is_form:
         lines.append("const form = new FormData();")
         lines += [f'form.append("{name}", await openAsBlob("{file}"), "{file}");' for name, file in call.files]
-        lines += [f'form.append("{name}", "{value}");' for name, value in call.form.items()]
+        lines += [f'form.append("{name}", {json.dumps(value)});' for name, value in call.form.items()]
         options.append("body: form")
     elif call.body is not None:
         options.append(f"body: JSON.stringify({json.dumps(call.body)})")
@@ -172,7 +138,12 @@ def javascript(call: Call) -> str:
     if call.saves:
         lines.append(f'await writeFile("{call.saves}", Buffer.from(await response.arrayBuffer()));')
     else:
-        lines.append("console.log((await response.json()).data);")
+        shown = {
+            "data": "(await response.json()).data",
+            "json": "await response.json()",
+            "text": "await response.text()",
+        }
+        lines.append(f"console.log({shown[call.shows]});")
     return "\n".join(lines)
 
 
@@ -183,7 +154,7 @@ def php(call: Call) -> str:
     if call.method != "GET":
         options.append(f"CURLOPT_CUSTOMREQUEST => '{call.method}'")
     headers = [f"'Authorization: Bearer ' . getenv('{VARIABLE}')"] if call.needs_key else []
-    headers += [f"'Accept: {call.accept}'"] if call.accept else []
+    headers += [f"'{name}: {value}'" for name, value in call.headers.items()]
     headers += ["'Content-Type: application/json'"] if call.body is not None else []
     options += [f"CURLOPT_HTTPHEADER => [{', '.join(headers)}]"] if headers else []
     if call.is_form:
@@ -195,8 +166,12 @@ def php(call: Call) -> str:
     elif call.body is not None:
         options.append(f"CURLOPT_POSTFIELDS => '{json.dumps(call.body)}'")
     lines += ["curl_setopt_array($curl, [", *(f"    {one}," for one in options), "]);", "$response = curl_exec($curl);"]
-    lines += ["if (curl_getinfo($curl, CURLINFO_HTTP_CODE) !== 200) {", "    exit($response);", "}"]
-    lines.append(f"file_put_contents('{call.saves}', $response);" if call.saves else "print_r(json_decode($response));")
+    lines += ["if (curl_getinfo($curl, CURLINFO_HTTP_CODE) >= 400) {"]
+    lines += ["    fwrite(STDERR, $response ?: curl_error($curl));", "    exit(1);", "}"]
+    if call.saves:
+        lines.append(f"file_put_contents('{call.saves}', $response);")
+    else:
+        lines.append("echo $response;" if call.shows == "text" else "print_r(json_decode($response));")
     return "\n".join(lines)
 
 
@@ -212,7 +187,7 @@ def go(call: Call) -> str:
         for name, file in call.files:
             opened = ["{", f'\tfile, _ := os.Open("{file}")', f'\tpart, _ := form.CreateFormFile("{name}", "{file}")']
             lines += [*opened, "\tio.Copy(part, file)", "}"]
-        lines += [f'form.WriteField("{name}", "{value}")' for name, value in call.form.items()]
+        lines += [f'form.WriteField("{name}", {json.dumps(value)})' for name, value in call.form.items()]
         lines.append("form.Close()")
         source, content_type = "&body", "form.FormDataContentType()"
     elif call.body is not None:
@@ -220,10 +195,10 @@ def go(call: Call) -> str:
         source, content_type = f"strings.NewReader(`{json.dumps(call.body)}`)", '"application/json"'
     lines.append(f'request, _ := http.NewRequest("{call.method}", "{call.url}", {source})')
     lines += [f'request.Header.Set("Authorization", "Bearer "+os.Getenv("{VARIABLE}"))'] if call.needs_key else []
-    lines += [f'request.Header.Set("Accept", "{call.accept}")'] if call.accept else []
+    lines += [f'request.Header.Set("{name}", "{value}")' for name, value in call.headers.items()]
     lines += [f'request.Header.Set("Content-Type", {content_type})'] if content_type else []
     lines += ["response, err := http.DefaultClient.Do(request)", "if err != nil {", "\tlog.Fatal(err)", "}"]
-    lines += ["defer response.Body.Close()", "if response.StatusCode != 200 {", "\tlog.Fatal(response.Status)", "}"]
+    lines += ["defer response.Body.Close()", "if response.StatusCode >= 400 {", "\tlog.Fatal(response.Status)", "}"]
     if call.saves:
         lines += [f'file, _ := os.Create("{call.saves}")', "io.Copy(file, response.Body)"]
     else:

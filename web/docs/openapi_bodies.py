@@ -40,7 +40,8 @@ class RequestBodies:
         encoding = {file.name: {"contentType": file.media_type} for file in form.files}
         options = operation.options.values()
         encoding |= {one.name: _JSON for one in options if one.schema["type"] in ("array", "object")}
-        return {"required": True, "content": {"multipart/form-data": {"schema": schema, "encoding": encoding}}}
+        content = {"schema": schema, "encoding": encoding, "example": _example(operation, form, fields)}
+        return {"required": True, "content": {"multipart/form-data": content}}
 
     def _json(self, operation: Operation, model: type[RequestModel]) -> Schema:
         fields = describe(model)
@@ -82,6 +83,15 @@ class RequestBodies:
             name = f"{subject}{name}"
         self.components[name] = values
         return reference(name) | {key: value for key, value in field.schema.items() if key not in values}
+
+
+def _example(operation: Operation, form: FormFields, fields: Sequence[FieldDescription]) -> Mapping[str, Any]:
+    """The fields of a complete request: names of files, and values as in JSON."""
+    chosen = operation.tool.example if operation.tool else ("output_format", "quality")
+    options = [describe_option(option) for option in operation.options.values()]
+    values = {field.name: field.example for field in (*fields, *options) if field.required or field.name in chosen}
+    needed = [file for file in form.files if file is form.file or file.minimum]
+    return {file.name: [file.example] * 2 if file.maximum > 1 else file.example for file in needed} | values
 
 
 def _object(properties: Schema, required: Sequence[str]) -> Schema:

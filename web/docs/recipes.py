@@ -1,17 +1,17 @@
 """Recipes: the most frequent tasks, each as a command and as a request. Every sentence is executed by a test."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from web.docs.code_samples import LANGUAGES, VARIABLE, Call
+from web.docs.code_samples import LANGUAGES, PHOTOS_PROGRAM, Call
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What to do, the sentences that explain it, the command, and a request below the URL of the API.
 
-    `words` are other words for it, which the search finds. Without a request, `script` has lines for a shell.
+    `words` are other words for it, which the search finds. Instead of a request, it can have a program by language.
     """
 
     id: str
@@ -20,12 +20,12 @@ class Recipe:
     sentences: tuple[str, ...]
     command: str
     call: Call | None = None
-    script: str = ""
+    programs: Mapping[str, str] = field(default_factory=dict)
 
     def samples(self, url: str) -> Mapping[str, str]:
         """The request by language, with the URL of the API."""
         if self.call is None:
-            return MappingProxyType(dict.fromkeys(LANGUAGES, self.script.format(url=url, variable=VARIABLE)))
+            return {language: text.replace("{url}", url) for language, text in self.programs.items()}
         call = Call(**{**vars(self.call), "url": url + self.call.url})
         return MappingProxyType({language: write(call) for language, write in LANGUAGES.items()})
 
@@ -128,21 +128,16 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "folder",
-        "A folder of HEIC photos",
-        "bulk batch directory iphone many files jpg",
+        "A folder of 500 photos",
+        "bulk batch directory iphone heic many files jpg retry parallel production",
         (
-            "Every photo below the folder gets a JPEG beside it.",
-            "Other files are skipped and listed.",
+            "Every photo below the folder gets a JPEG beside it, four at a time.",
+            "The command skips other files, and lists them.",
+            "The programs repeat for a while what can succeed later, which an `Idempotency-Key` charges once.",
+            "They print the messages of other errors.",
         ),
         "convertd convert -r photos --to jpeg",
-        script="""\
-for file in photos/*.heic; do
-  curl {url}/convert \\
-    -H "Authorization: Bearer ${variable}" \\
-    -F "file=@$file" \\
-    -F output_format=jpeg \\
-    -o "${{file%.heic}}.jpg"
-done""",
+        programs=PHOTOS_PROGRAM,
     ),
 )
 """The recipes of the quickstart."""

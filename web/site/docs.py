@@ -75,6 +75,7 @@ class Docs(PageHandler):
             url=url,
             site=url.removesuffix(API),
             quickstart=_quickstart(url),
+            job_samples=_job_samples(url),
             groups=list(grouped(documents.options)),
             operations=_by_tag(documents.reference, page),
             page_of={operation.id: _page_of(operation).path for operation in documents.reference},
@@ -154,6 +155,20 @@ def _quickstart(url: str) -> dict[str, str]:
     """Code samples of a first conversion by language."""
     form = {"output_format": "webp", "quality": "80"}
     call = Call("POST", f"{url}/convert", form, (("file", "photo.heic"),), saves="photo.webp")
+    return _in_languages(call)
+
+
+def _job_samples(url: str) -> list[dict[str, str]]:
+    """Code samples that start a job, and wait for its end, by language."""
+    start = {"Prefer": "respond-async"}
+    calls = (
+        Call("POST", f"{url}/convert", {"output_format": "webp"}, (("file", "photo.heic"),), headers=start),
+        Call("GET", f"{url}/jobs/JOB_ID", headers={"Prefer": "wait=60"}),
+    )
+    return [_in_languages(call) for call in calls]
+
+
+def _in_languages(call: Call) -> dict[str, str]:
     return {language: write(call) for language, write in LANGUAGES.items()}
 
 

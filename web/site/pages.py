@@ -352,7 +352,7 @@ def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:
     """
     form, file = {"output_format": "TARGET"}, (("file", "FILE"),)
     calls = [
-        Call("POST", f"{url}/convert", fields, file, accept="application/json")
+        Call("POST", f"{url}/convert", fields, file, headers={"Accept": "application/json"})
         for fields in (form, {**form, "OPTION": "VALUE"})
     ]
     download = Call("GET", f"{url}/files/ID/download", saves="RESULT")

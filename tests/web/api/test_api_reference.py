@@ -2,7 +2,6 @@
 
 import ast
 import os
-import shutil
 import subprocess
 import sys
 from html import unescape
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.requests import http
+from tests.support.results.programs import languages_here, run_sample
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
 from web.docs.api_reference import endpoints
@@ -34,6 +34,7 @@ DOCUMENT: dict[str, Any] = {
                 "requestBody": {
                     "content": {
                         "multipart/form-data": {
+                            "example": {"file": "photo.heic", "output_format": "webp", "quality": 80},
                             "schema": {
                                 "required": ["file", "output_format"],
                                 "properties": {
@@ -47,7 +48,7 @@ DOCUMENT: dict[str, Any] = {
                                         "examples": [80],
                                     },
                                 },
-                            }
+                            },
                         }
                     }
                 },
@@ -95,15 +96,6 @@ DOCUMENT: dict[str, Any] = {
         },
     },
 }
-_RUN = {
-    "curl": ["sh", "{}"],
-    "Python": [sys.executable, "{}"],
-    "JavaScript": ["node", "{}"],
-    "PHP": ["php", "{}"],
-    "Go": ["go", "run", "{}"],
-}
-_SUFFIXES = {"curl": ".sh", "Python": ".py", "JavaScript": ".mjs", "PHP": ".php", "Go": ".go"}
-_HERE = [language for language, command in _RUN.items() if shutil.which(command[0])]
 
 
 def test_a_form() -> None:
@@ -166,20 +158,16 @@ def test_the_fields_of_a_body_and_of_what_it_refers_to() -> None:
 
 def run(language: str, call: Call, folder: Path, key: str) -> str:
     """Runs the sample and returns its output."""
-    program = folder / f"program{_SUFFIXES[language]}"
-    program.write_text(LANGUAGES[language](call))
-    command = [part.format(program) for part in _RUN[language]]
-    environment = {**os.environ, VARIABLE: key}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    done = run_sample(language, LANGUAGES[language](call), key, folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_curl_and_python_are_installed() -> None:
-    assert {"curl", "Python"} <= {*_HERE}
+    assert {"curl", "Python"} <= {*languages_here()}
 
 
-@pytest.mark.parametrize("language", _HERE)
+@pytest.mark.parametrize("language", languages_here())
 def test_samples_with_a_form(server: Running, tmp_path: Path, language: str) -> None:
     (tmp_path / "photo.heic").write_bytes(sample("heic"))
     form = {"output_format": "png"}
@@ -188,19 +176,23 @@ def test_samples_with_a_form(server: Running, tmp_path: Path, language: str) -> 
     assert (tmp_path / "photo.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("language", _HERE)
+@pytest.mark.parametrize("language", languages_here())
 def test_several_files(server: Running, tmp_path: Path, language: str) -> None:
     (tmp_path / "page.pdf").write_bytes(sample("pdf"))
     files = (("files[]", "page.pdf"),) * 2
-    call = Call("POST", f"{server.api}/pdf/merge", files=files, accept="application/json")
+    call = Call("POST", f"{server.api}/pdf/merge", files=files, headers={"Accept": "application/json"})
     assert "page_count" in run(language, call, tmp_path, server.account())
 
 
-@pytest.mark.parametrize("language", _HERE)
+@pytest.mark.parametrize("language", languages_here())
 def test_a_json_body_and_no_body(server: Running, tmp_path: Path, language: str) -> None:
-    key = server.account()
+    key, form = server.account(), {"output_format": "webp"}
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
     assert "batch_" in run(language, Call("POST", f"{server.api}/batch", body={"output_format": "webp"}), tmp_path, key)
     assert "credits_remaining" in run(language, Call("GET", f"{server.api}/account"), tmp_path, key)
+    photo = (("file", "photo.heic"),)
+    start = Call("POST", f"{server.api}/convert", form, photo, headers={"Prefer": "respond-async"})
+    assert "job_" in run(language, start, tmp_path, key)
     assert "by_input_format" in run(language, Call("GET", f"{server.api}/formats", needs_key=False), tmp_path, "")
     file = server.upload(sample("png"), key=key)["file_id"]
     assert file in run(language, Call("DELETE", f"{server.api}/files/{file}"), tmp_path, key)

@@ -1,9 +1,8 @@
 """The recipes of the documentation: their commands and requests run, and every sentence is checked."""
 
 import io
-import os
+import json
 import shlex
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +19,13 @@ from PIL.ExifTags import GPS, IFD, Base
 from tests.support.command_line import invoke
 from tests.support.requests import http
 from tests.support.results.conversions import opened
+from tests.support.results.programs import languages_here, run_sample
 from tests.support.samples.generated import saved
 from tests.support.samples.pairs import every
 from tests.support.samples.pdf_documents import document, page_texts
 from tests.support.servers.in_process import Running
-from web.docs.code_samples import VARIABLE
+from tests.support.servers.receiver import Received, Receiver, Send, reply
+from web.docs.code_samples import PHOTOS_PROGRAM
 from web.docs.recipes import RECIPES, Recipe
 
 _PRIVATE = (Base.BodySerialNumber, Base.LensSerialNumber, Base.CameraOwnerName)
@@ -102,9 +103,7 @@ def _run_command(recipe: Recipe, here: Path, _server: Running) -> str:
 
 
 def _run_request(recipe: Recipe, here: Path, server: Running) -> str:
-    script = recipe.samples(server.api)["curl"].replace("curl ", "curl --fail-with-body -sS ")
-    environment = {**os.environ, VARIABLE: server.key}
-    done = subprocess.run(["sh", "-ec", script], cwd=here, env=environment, capture_output=True, text=True, timeout=120)
+    done = run_sample("curl", recipe.samples(server.api)["curl"], server.key, here)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -212,15 +211,73 @@ def _text_stays(folder: Path, _server: Running) -> None:
 
 
 def _jpegs_beside(folder: Path, _server: Running) -> None:
-    here = folder / "folder" / "photos"
     for name in ("one.jpg", "below/two.jpg"):
-        assert opened((here / name).read_bytes()).format == "JPEG"
-    assert (folder / "api" / "folder" / "photos" / "one.jpg").read_bytes().startswith(b"\xff\xd8")
+        for content in _both(folder, "folder", f"photos/{name}"):
+            assert opened(content).format == "JPEG"
 
 
 def _lines_of_skipped(folder: Path, _server: Running) -> None:
     (line,) = (line for line in (folder / "folder" / "output.txt").read_text().splitlines() if "notes.xyz" in line)
     assert "skipped" in line
+
+
+def _repeats(folder: Path, _server: Running) -> None:
+    repeat("curl", folder / "busy")
+
+
+def _prints_messages(folder: Path, _server: Running) -> None:
+    printed = repeat("curl", folder / "refused")
+    assert "It is invalid_file_type." in printed
+
+
+def repeat(language: str, folder: Path) -> str:
+    """Converts with a server that is busy for a moment, and refuses a file. Returns what the program prints."""
+    (folder / "photos").mkdir(parents=True)
+    for name in ("busy.heic", "refused.heic"):
+        (folder / "photos" / name).write_bytes(name.encode())
+    busy, refusal = (
+        {"error": {"code": code, "message": f"It is {code}.", "retryable": code == "queue_full", "request_id": "req_1"}}
+        for code in ("queue_full", "invalid_file_type")
+    )
+    keys = list[str]()
+
+    def respond(request: Received, send: Send) -> None:
+        if b"refused.heic" in request.body.partition(b"\r\n\r\n")[2]:
+            reply(400, json.dumps(refusal).encode())(request, send)
+            return
+        keys.append(request.headers["idempotency-key"])
+        answer = reply(200, b"a JPEG") if keys[1:] else reply(503, json.dumps(busy).encode(), retry_after="1")
+        answer(request, send)
+
+    with Receiver(respond) as receiver:
+        done = run_sample(language, PHOTOS_PROGRAM[language].replace("{url}", receiver.url), "cvd_live_x", folder)
+
+    assert (folder / "photos" / "busy.jpg").read_bytes() == b"a JPEG"
+    assert len(keys) == 2
+    assert keys[0] == keys[1] != ""
+    assert done.returncode
+    assert {path.name for path in (folder / "photos").iterdir()} == {"busy.heic", "busy.jpg", "refused.heic"}
+    return done.stdout + done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", languages_here())
+def test_the_program_of_each_language_repeats(language: str, tmp_path: Path) -> None:
+    assert "It is invalid_file_type." in repeat(language, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", languages_here())
+def test_the_requests_of_all_recipes(
+    server: Running, files: Mapping[str, bytes], language: str, tmp_path: Path
+) -> None:
+    for recipe in RECIPES:
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+        done = run_sample(language, recipe.samples(server.api)[language], server.key, tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert recipe.call is None or (tmp_path / (recipe.call.saves or "")).is_file()
 
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
@@ -242,8 +299,10 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "JPEG data is not compressed again.": _same_jpeg,
         "Images get at most 150 pixels per inch, recompressed where that makes them smaller.": _images_are_small,
         "Text stays text.": _text_stays,
-        "Every photo below the folder gets a JPEG beside it.": _jpegs_beside,
-        "Other files are skipped and listed.": _lines_of_skipped,
+        "Every photo below the folder gets a JPEG beside it, four at a time.": _jpegs_beside,
+        "The command skips other files, and lists them.": _lines_of_skipped,
+        "The programs repeat for a while what can succeed later, which an `Idempotency-Key` charges once.": _repeats,
+        "They print the messages of other errors.": _prints_messages,
     }
 )
 
