@@ -12,6 +12,7 @@ from engine.registry import Registry
 from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
 from web.api.values import API
 from web.docs.docs_contents import DOCS_PAGES
+from web.docs.docs_search import DocsSearch
 from web.docs.openapi import DocumentedOperation
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.agents import Agents
@@ -72,7 +73,7 @@ from web.site.dashboard import BuyCredits, Dashboard, DeleteAccount, KeyChange, 
 from web.site.dashboard_files import ChosenFiles, FileDownload, FilePreview, FilesPage
 from web.site.dashboard_jobs import EndForm, JobsPage, ResultDownload
 from web.site.dashboard_webhooks import NewWebhook, OwnSecretAction, RedeliveryAction, WebhookAction, WebhooksPage
-from web.site.docs import Docs, DocsIndex
+from web.site.docs import Docs, DocsSearchPage
 from web.site.pages import (
     STATIC_FOLDER,
     Landing,
@@ -142,7 +143,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/", Landing),
     ("/docs", Docs),
     (f"/docs/({'|'.join(page.name for page in DOCS_PAGES[1:])})", Docs),
-    ("/docs/index.json", DocsIndex),
+    ("/docs/search", DocsSearchPage),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/tools/([a-z0-9-]{1,80})", ToolPage),
@@ -220,6 +221,7 @@ def build_application(services: Services) -> Application:
         static_handler_args={"services": services, "route": Route("/static/{}")},
         template_loader=load_templates(),
         texts=TextCache(),
+        docs_search=DocsSearch(),
         default_handler_class=PageNotFound,
         default_handler_args={"services": services, "route": Route(OTHER)},
     )

@@ -82,8 +82,7 @@ def read_entries(html: str) -> list[Entry]:
     reader.feed(html)
     reader.close()
     for entry in reader.entries:
-        entry.title, text = (re.sub(r"\s+", " ", part).strip() for part in (entry.title, entry.text))
-        entry.text = f"{text} Also: {', '.join(entry.words.split())}." if entry.words else text
+        entry.title, entry.text = (re.sub(r"\s+", " ", part).strip() for part in (entry.title, entry.text))
     return reader.entries
 
 

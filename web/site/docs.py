@@ -1,40 +1,51 @@
-"""The documentation: its pages, which describe the API too, and the index of its search."""
+"""The documentation: its pages, which describe the API too, and its search."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from functools import cache, partial
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote
 
 from tornado.escape import xhtml_escape
 
-from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TEST_CONVERSIONS
+from config.pricing import CREDITS_PER_CONVERSION, DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TEST_CONVERSIONS
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import TaskLimits
 from engine.lazy import lazy_imports
 from storage.tables.api_keys import MAX_KEYS
-from storage.tables.webhooks import EVENTS
+from storage.tables.deliveries import RETENTION as DELIVERIES_RETENTION
+from storage.tables.jobs import MAX_UNFINISHED
+from storage.tables.presets import MAX_PRESETS
+from storage.tables.webhooks import EVENTS, MAX_WEBHOOKS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, InvalidParameter, NotFound, envelope
+from web.api.fields import MAX_ARCHIVE
+from web.api.output_fields import MAX_OUTPUTS
 from web.api.values import API
 from web.docs.api_reference import ApiDocuments, Endpoint
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, WEBHOOK_SAMPLES, Call
 from web.docs.docs_contents import DOCS_PAGES, DocsPage, read_entries
+from web.docs.docs_search import DocsSearch
 from web.docs.option_examples import example_images
 from web.docs.option_groups import MORE, grouped
 from web.docs.recipes import RECIPES
 from web.http.handler import BaseHandler
+from web.http.server import MAX_CONNECTIONS_PER_CLIENT
 from web.services.admission.admission import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.admission.tenant_records import PROVING_JOBS
-from web.site.pages import JSON, PUBLIC_PAGE, PageHandler
+from web.site.pages import PUBLIC_PAGE, PageHandler
 
 with lazy_imports():
     import markdown_it
 
+_MAX_QUERY = 200  # characters
+_SEARCH = DocsPage("search", "Search", "Search all pages of the documentation.")
 _CHANGELOG = Path(__file__).parents[1] / "pages" / "docs" / "changelog.md"
 
 
@@ -92,20 +103,38 @@ class Docs(PageHandler):
         return text.decode()
 
 
-class DocsIndex(Docs):
-    """What the search of the documentation reads: page, its title, anchor, title and text of every entry."""
+class DocsSearchPage(Docs):
+    """The entries of the documentation that a query finds."""
 
     async def get(self) -> None:  # type: ignore[override]
-        key = ("docs", "index")
-        if self.write_known_page(key, JSON):
-            return
+        query = self.get_query_argument("q", "").strip()[:_MAX_QUERY]
+        search = cast(DocsSearch, self.settings["docs_search"])
         documents = await self.services.documents()
-        entries = [
-            (self.base_path + page.path, page.title, entry.id, entry.title, entry.text)
-            for page in docs_pages(documents)
-            for entry in read_entries(self.render_body(page, documents))
-        ]
-        self.write_new_text(key, json.dumps(entries, ensure_ascii=False).encode(), JSON)
+        pages = docs_pages(documents)
+        if search.is_empty():
+            bodies = [(page, read_entries(self.render_body(page, documents))) for page in pages]
+            await asyncio.to_thread(
+                search.fill,
+                (
+                    (page.path, page.title, entry.id, entry.title, entry.words, entry.text)
+                    for page, entries in bodies
+                    for entry in entries
+                ),
+            )
+        results = await asyncio.to_thread(search.find, query)
+        body = self.render_string(
+            _SEARCH.template, query=query, results=results, max_length=_MAX_QUERY, escape_query=quote
+        )
+        self.write_page(
+            "docs_layout.html",
+            page=_SEARCH,
+            pages=pages,
+            before=None,
+            after=None,
+            entries=(),
+            body=body.decode(),
+            languages=(),
+        )
 
 
 def docs_pages(documents: ApiDocuments) -> list[DocsPage]:
@@ -132,8 +161,15 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("size of a result", f"{job.output // MIB} MB"),
         ("wait in the queue", f"{QUEUE_TIMEOUT:g} s"),
         ("files of a batch", str(settings.max_batch_files)),
+        ("files of a ZIP that is requested", str(MAX_ARCHIVE)),
+        ("outputs of a request", str(MAX_OUTPUTS)),
+        ("jobs that wait or run", str(MAX_UNFINISHED)),
         ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
         ("API keys of an account", str(MAX_KEYS)),
+        ("presets of an account", str(MAX_PRESETS)),
+        ("webhooks of an account", str(MAX_WEBHOOKS)),
+        ("messages of webhooks are kept for", f"{DELIVERIES_RETENTION // DAY} days"),
+        ("connections of an address", str(MAX_CONNECTIONS_PER_CLIENT)),
         ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
         ("verification emails", f"{EMAILS_PER_MAILBOX} per hour and mailbox"),
     )

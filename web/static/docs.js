@@ -6,12 +6,7 @@ const byId = (id) => document.getElementById(id);
 const IGNORED = new Set("a an and do for from how i in is my of on the to with".split(" "));
 const article = document.querySelector("article");
 const wide = matchMedia("(min-width: 62rem)");
-let index = null; // [page path, page title, anchor, title, text][]
-
-async function loadIndex() {
-  index ??= fetch(`${base}/docs/index.json`).then((response) => (response.ok ? response.json() : []));
-  return index;
-}
+let shown = ""; // the query whose results are shown
 
 // The words to look for, without an s of the plural. Numbers, as in "under 200 kB", say nothing about the subject.
 function wordsOf(text) {
@@ -32,41 +27,23 @@ function appendMarked(element, text, words) {
   });
 }
 
-// The part of the text around the first word that is found.
-function excerpt(text, words) {
-  const start = Math.max(0, text.search(pattern(words)) - 60);
-  return `${start ? "…" : ""}${text.slice(start, start + 180)}${start + 180 < text.length ? "…" : ""}`;
+// The part of the page of results for the query that has them.
+async function fetchResults(query) {
+  const response = await fetch(`${base}/docs/search?q=${encodeURIComponent(query)}`);
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  return page.querySelectorAll("#search-status, #results-list");
 }
 
-// Entries that have all the words, those first whose titles have them.
-function find(entries, words) {
-  const rank = ([, , id, title, text]) => {
-    const places = [`${title} ${id}`.toLowerCase(), text.toLowerCase()];
-    if (!words.every((word) => places.some((place) => place.includes(word)))) return 0;
-    return 1 + words.filter((word) => places[0].includes(word)).length + (text.includes(" Also: ") ? 0.5 : 0);
-  };
-  return entries.map((entry) => [rank(entry), entry]).filter(([found]) => found).sort(([one], [other]) => other - one).map(([, entry]) => entry);
-}
-
-function createResult([path, page, id, title, text], query, words) {
-  const item = document.createElement("li");
-  const link = Object.assign(document.createElement("a"), { href: `${path}?q=${encodeURIComponent(query)}#${id}` });
-  appendMarked(link, title, words);
-  const shown = document.createElement("p");
-  appendMarked(shown, excerpt(text, words), words);
-  item.append(link, Object.assign(document.createElement("span"), { className: "muted small", textContent: ` ${page}` }), shown);
-  return item;
-}
-
+// Shows what is found for what has been typed, instead of the page. A page of results is replaced by the next ones.
 async function search() {
-  const query = byId("search").value.trim(), words = wordsOf(query);
-  if (!index) byId("search-status").textContent = "Searching…";
-  byId("results").hidden = !words.length;
-  article.hidden = words.length > 0;
-  const found = words.length ? find(await loadIndex(), words) : [];
+  const query = byId("search").value.trim();
+  byId("results").hidden = !query;
+  article.hidden = query !== "";
+  if (!query || query === shown) return;
+  const results = await fetchResults(query);
   if (query !== byId("search").value.trim()) return; // more has been typed meanwhile
-  byId("results-list").replaceChildren(...found.slice(0, 40).map((entry) => createResult(entry, query, words)));
-  byId("search-status").textContent = found.length ? `${found.length} ${found.length === 1 ? "entry" : "entries"} found.` : `Nothing found for “${query}”. Try fewer or shorter words.`;
+  shown = query;
+  byId("results").replaceChildren(...results);
 }
 
 // Marks the words of the search that led here.
@@ -91,8 +68,9 @@ async function showNamed() {
     element.scrollIntoView();
     return;
   }
-  const moved = (await loadIndex()).find(([, , anchor]) => anchor === id);
-  if (moved) location.replace(`${moved[0]}#${id}`);
+  const links = [...await fetchResults(id)].flatMap((results) => [...results.querySelectorAll("a")]);
+  const moved = links.find((link) => link.hash.slice(1) === id);
+  if (moved) location.replace(`${moved.pathname}#${id}`);
 }
 
 // Marks the entry of the contents whose section is being read: the last one that begins in the upper part of the window.
@@ -112,8 +90,11 @@ function keepVisible(link) {
   if (top < frame.top || bottom > frame.bottom) box.scrollTop += top - frame.top - frame.height / 2;
 }
 
-byId("search").addEventListener("input", search);
-byId("search-field").hidden = false;
+let typing = 0;
+byId("search").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(search, 150); // milliseconds: not for each letter of a word
+});
 const query = new URLSearchParams(location.search).get("q");
 if (query) markHits(wordsOf(query));
 addEventListener("hashchange", showNamed);

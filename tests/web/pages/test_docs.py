@@ -1,4 +1,4 @@
-"""The documentation over HTTP: pages, links, the index of the search, and the examples of options."""
+"""The documentation over HTTP: pages, links, their entries, and the examples of options."""
 
 import json
 import re
@@ -127,15 +127,10 @@ def test_the_changelog_has_all_changes(texts: dict[str, str]) -> None:
     assert '<h2 id="version-1.0.0-title">1.0.0</h2>' in texts["/docs/changelog"]
 
 
-def test_index_of_the_search(server: Running, texts: dict[str, str]) -> None:
-    response = http.get(f"{server.url}/docs/index.json")
-    assert response.headers["Content-Type"] == "application/json"
-    entries = response.json()
-    for path, _, anchor, title, text in entries:
-        assert f' id="{anchor}"' in texts[path]
-        assert title
-        assert text
-    anchors = [anchor for _, _, anchor, _, _ in entries]
+def test_every_entry_has_its_own_anchor(texts: dict[str, str]) -> None:
+    bodies = [text.partition("<article>")[2] for text in texts.values()]
+    entries = [entry for body in bodies for entry in read_entries(body)]
+    anchors = [entry.id for entry in entries]
     assert len(anchors) == len({*anchors})
     assert {"quickstart", "recipe-location", "option-width", "no_credits", "alpha_flattened", "convert"} <= {*anchors}
 
@@ -151,7 +146,8 @@ def test_entries() -> None:
         '<table><tr id="b"><th>row</th><td>cell</td></tr></table></section>'
         '<details id="c"><summary><h3>C</h3></summary></details>'
     )
-    assert (first.id, first.title, first.text, first.in_contents) == ("a", "The title", "Text of Also: one, two.", True)
+    assert (first.id, first.title, first.text, first.in_contents) == ("a", "The title", "Text of", True)
+    assert first.words == "one two"
     assert (second.id, second.title, second.text, second.in_contents) == ("b", "row", "cell", False)
     assert (third.id, third.title, third.text) == ("c", "C", "")
 

@@ -16,8 +16,8 @@ from web.handlers.conversions import Convert
 from web.http.multipart import MultipartBody
 
 _MODULES = 47
-_FUNCTIONS = 248
-_ATTEMPTS = 10  # the one that calls least meets nothing that is periodic
+_FUNCTIONS = 235
+_ATTEMPTS = 10
 
 # Records the named functions of the project's packages that are called between SIGUSR1 and SIGUSR2.
 _PROBE = """
@@ -75,10 +75,11 @@ class _ProfiledServer(ConvertdServer):
 def test_a_conversion_passes_few_modules_and_functions(tmp_path: Path) -> None:
     (key,) = create_accounts(sqlite_url(tmp_path), 1)
     with _ProfiledServer(tmp_path) as server:
-        traces = [server.trace(key) for _ in range(_ATTEMPTS)]
+        traces = [{*server.trace(key)} for _ in range(_ATTEMPTS)]
 
-    assert min(len({module for module, _ in trace}) for trace in traces) <= _MODULES
-    assert min(map(len, traces)) <= _FUNCTIONS
+    passed = set.intersection(*traces)  # without what is periodic, or only done on a busy machine
+    assert len({module for module, _ in passed}) <= _MODULES
+    assert len(passed) <= _FUNCTIONS
 
 
 def test_a_conversion_leaves_nothing_to_the_garbage_collector(server: Running) -> None:
