@@ -2,9 +2,7 @@
 
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -479,37 +477,3 @@ def test_a_stream_for_which_there_is_no_memory_is_not_left_out(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", _WITHOUT_MEMORY, tmp_path / "large.pdf"], check=False)
 
     assert done.returncode == 3
-
-
-# Besides the file itself: a copy, a stream of it that is written, and bands.
-_MAX_COPIES = 3
-_WITH_LIMIT = f"""
-import resource, sys
-from pathlib import Path
-from engine import pipeline
-from engine.registry import load_registry
-registry = load_registry()
-plan = registry.plan([registry.formats["pdf"]], "pdf", "pdf-compress")
-small, large = (Path(name).read_bytes() for name in sys.argv[1:])
-pipeline.run(plan, [small])  # loads modules
-pages = int(Path("/proc/self/statm").read_text().split()[0])
-limit = pages * resource.getpagesize() + {_MAX_COPIES} * len(large)
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-print(len(pipeline.run(plan, [large]).data))
-"""
-
-
-def _noise(made: Pdf, side: int) -> Stream:
-    """An image that is as large as its samples."""
-    samples = zlib.compress(np.random.default_rng(0).bytes(side) * 3 * side, 0)
-    return image_stream(made, samples, Name.DeviceRGB, Width=side, Height=side, Filter=Name.FlateDecode)
-
-
-def test_a_large_image_is_compressed_without_several_copies_of_it(tmp_path: Path) -> None:
-    small, large = tmp_path / "small.pdf", tmp_path / "large.pdf"
-    for file, side in ((small, 64), (large, 3000)):
-        file.write_bytes(image_document(partial(_noise, side=side)))
-
-    done = subprocess.run([sys.executable, "-c", _WITH_LIMIT, small, large], check=True, capture_output=True)
-
-    assert int(done.stdout) < large.stat().st_size / 10
