@@ -99,8 +99,8 @@ def test_the_look_of_a_signature_stays() -> None:
     assert not len(opened(result.data).Root.AcroForm.Fields)
 
 
-# Besides the file itself: a copy, a stream of it that is written, and bands.
-_MAX_COPIES = 3
+# Besides the file itself: a copy, decoded samples, and space for modules.
+_MAX_COPIES = 4
 _WITH_LIMIT = f"""
 import resource, sys
 from pathlib import Path
