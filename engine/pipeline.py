@@ -149,6 +149,14 @@ def _convert(
                 _forget_losses(caught, checked)
             yield replace(payload, name=name)
             continue
+        if plan.unlimited is not None:
+            started = len(caught)
+            arguments = options, trace, on_decoded, originals, caught
+            files = [*_convert(plan.unlimited, [(name, payload, pages)], *arguments, shared=None, sharing=None)]
+            if all(len(file.data) <= int(options[MAX_BYTES]) for file in files):
+                yield from files
+                continue
+            del caught[started:]
         decoded, encoder_input = decode(plan, payload, options, trace, on_decoded, shared)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages, sharing):

@@ -51,7 +51,8 @@ class Plan:
     which are opened without options. `steps` lead on to the target; there is at least one conversion, but none after a
     tool that encodes. `reader` decodes the result to verify it. `transforms` are those that can run on the way, in
     their order; those that run are in `steps`. `options` are its options by name. The tool runs the `stages`, if it has
-    any; the last one makes the target.
+    any; the last one makes the target. `unlimited` is the plan without `max_bytes`, if it takes another path, whose
+    result comes first: it can keep more than a search for a quality.
     """
 
     sources: tuple[FileFormat, ...]
@@ -65,6 +66,7 @@ class Plan:
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     templates: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
     stages: tuple[Stage, ...] = ()
+    unlimited: Plan | None = None
 
     @cached_property
     def source(self) -> FileFormat:
@@ -73,8 +75,13 @@ class Plan:
 
     @cached_property
     def conversions(self) -> Conversions:
-        """All conversions of the openings and the steps, and of the stages."""
+        """All conversions of the openings and the steps, and of plans within this one."""
         return tuple(step for step in self._executed if isinstance(step, Conversion))
+
+    @cached_property
+    def path(self) -> Conversions:
+        """The conversions of the steps."""
+        return tuple(step for step in self.steps if isinstance(step, Conversion))
 
     @cached_property
     def encoder_position(self) -> int:
@@ -104,7 +111,7 @@ class Plan:
     def find_options(self) -> dict[str, Option]:
         """The options of all steps, with the defaults that apply, limited to what the target holds, and FILENAME."""
         tool = (self.tool,) if self.tool else ()
-        path = tuple(step for step in self.steps if isinstance(step, Conversion))
+        path = self.path
         effective = (step for index, step in enumerate(path) if _has_effect(path, index))
         steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *effective)
         joined = join_options([*(step.options for step in steps), {FILENAME.name: FILENAME}])
@@ -166,7 +173,7 @@ class Plan:
         """Bytes per pixel that the steps need together: decoded data stays in memory while the encoder runs."""
         openings = (sum(step.memory for step in path) for path in self.openings)
         own = max(openings, default=0.0) + sum(step.memory for step in self.steps)
-        return max((own, *(stage.plan.memory for stage in self.stages)))
+        return max((own, *(plan.memory for plan in self._within)))
 
     @cached_property
     def programs(self) -> tuple[str, ...]:
@@ -211,10 +218,15 @@ class Plan:
 
     @cached_property
     def _executed(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
-        """The steps of the openings and after them, the tool, and those of the stages."""
+        """The steps of the openings and after them, the tool, and those of plans within this one."""
         tool = (self.tool,) if self.tool else ()
-        stages = chain.from_iterable(stage.plan._executed for stage in self.stages)
-        return (*chain.from_iterable(self.openings), *self.steps, *tool, *stages)
+        within = chain.from_iterable(plan._executed for plan in self._within)
+        return (*chain.from_iterable(self.openings), *self.steps, *tool, *within)
+
+    @cached_property
+    def _within(self) -> tuple[Plan, ...]:
+        """The plans that run as parts of this one."""
+        return (*(stage.plan for stage in self.stages), *([self.unlimited] if self.unlimited else []))
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))

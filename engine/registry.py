@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.auto_format import FORMATS, formats_of, without_formats
 from engine.conflicts import Known, find_fault
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
+from engine.conversions import MAX_BYTES, AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.detection import Detection, OpenFile, unrecognized
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.file_names import FILENAME
@@ -225,7 +225,11 @@ class Registry:
         options = options or {}
         asked = frozenset(name for name in options if name not in known or options[name] != known[name].default)
         choices = (f"{name}={options[name]}" for name in asked & self._choosing)
-        plan = self._plan_with(plan, asked.union(file_names, choices))
+        names = asked.union(file_names, choices)
+        unlimited = self._plan_with(plan, names - {MAX_BYTES}) if MAX_BYTES in names else None
+        plan = self._plan_with(plan, names)
+        if unlimited is not None and unlimited.path != plan.path:
+            plan = replace(plan, unlimited=unlimited.with_transforms(options))
         if not validated:
             plan.check(options)
         return plan.with_transforms(options)

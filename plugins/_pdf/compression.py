@@ -15,7 +15,7 @@ from plugins._color import profiles
 from plugins._pdf import archive_claims, flate
 from plugins._pdf.images.recompression import ImageSettings, recompress
 from plugins._pdf.name_trees import as_list
-from plugins._pdf.objects import open_pdf, remove_private_data, saved, walk
+from plugins._pdf.objects import open_pdf, remove_private_data, saved, stored_length, walk
 from plugins._pdf.resources import UsedResources
 from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
@@ -26,8 +26,7 @@ def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:
     Issues a warning if it has no images that can be stored as JPEG.
     """
     with open_pdf(data, password) as document:
-        optimized = optimize(document, password)
-    compressed, count = with_images(optimized, password, ImageSettings.of(quality, dpi))
+        compressed, count = optimize(document, password, ImageSettings.of(quality, dpi))
     if not count:
         FidelityWarning.issue("quality_ignored", "The PDF has no images that can be stored as JPEG.")
     return compressed
@@ -36,7 +35,7 @@ def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:
 def with_images(data: bytes, password: str, settings: ImageSettings, *, linearize: bool = False) -> tuple[bytes, int]:
     """The file with compressed images, and the number of images that can be stored as JPEG."""
     with open_pdf(data, password) as document:
-        count = recompress(document, settings)
+        count = recompress(document, settings, data, password)
         return _saved(document, linearize=linearize), count
 
 
@@ -45,10 +44,13 @@ def _saved(document: Pdf, **parameters: Any) -> bytes:
     return saved(document, preserve_pdfa=bool(archive_claims.claim_of(document)), **parameters)
 
 
-def optimize(document: Pdf, password: str) -> bytes:
+def optimize(
+    document: Pdf, password: str, settings: ImageSettings | None = None, *, linearize: bool = False
+) -> tuple[bytes, int]:
     """The document with only what it uses, once, in the best compression without loss. Changes `document`.
 
-    Images stay as they are, because `recompression` compresses them.
+    With `settings`, images are compressed as by `with_images`, whose results these are; otherwise they stay as they
+    are. Several calls of `with_images` can follow, but need memory for another copy of the file.
     """
     remove_private_data(document)
     pages = [page.obj for page in document.pages]
@@ -66,7 +68,8 @@ def optimize(document: Pdf, password: str) -> bytes:
         for item in smaller.objects:
             if isinstance(item, Stream) and item.get("/Subtype") != Name.Image:
                 flate.recompress(item)
-        return _saved(smaller)
+        count = recompress(smaller, settings, data, password) if settings else 0
+        return _saved(smaller, linearize=linearize), count
 
 
 def _join_contents(document: Pdf) -> None:
@@ -125,7 +128,11 @@ def merge_duplicates(document: Pdf) -> None:
 
     The time is linear in the size of the document, for each level of references between merged objects.
     """
-    digests: dict[_Id, bytes] = {}
+    streams = [item for item in document.objects if isinstance(item, Stream)]
+    lengths = Counter(map(stored_length, streams))
+    # Streams of another length than all others need not be read.
+    unique = (stream.objgen for stream in streams if lengths[stored_length(stream)] == 1)
+    digests: dict[_Id, bytes] = {number: repr(number).encode() for number in unique}
     for _ in range(_MAX_ROUNDS):
         first: dict[bytes, Object] = {}
         merged: dict[_Id, Object] = {}

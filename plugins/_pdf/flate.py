@@ -10,6 +10,7 @@ import imagecodecs
 from pikepdf import Name, PdfError, Stream
 
 from plugins._pdf.name_trees import as_list
+from plugins._pdf.objects import stored_length
 
 _MAX_BYTES = 64 << 20  # larger decompressed streams stay as they are
 _BEST = 12  # levels of libdeflate
@@ -31,6 +32,8 @@ def compress(data: bytes) -> bytes:
 
 def recompress(stream: Stream) -> None:
     """Compresses a stream again if that makes it smaller. Predictors stay, and damaged streams."""
+    if stored_length(stream) > _MAX_BYTES:
+        return
     filters = [str(name) for name in as_list(stream.get("/Filter"))]
     raw = stream.read_raw_bytes()
     if stream.get("/Type") == Name.Metadata and not filters:

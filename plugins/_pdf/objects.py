@@ -86,6 +86,12 @@ def _sharing(item: Any) -> Iterator[Any]:
                 yield parameters
 
 
+def stored_length(stream: Stream) -> int:
+    """The number of bytes that a stream declares, of which none are read; 0 without one."""
+    length = stream.get("/Length")
+    return length if isinstance(length, int) else 0
+
+
 def entries(holder: Any) -> list[tuple[Any, Any]]:
     """The values of a dictionary, a stream or an array with their keys or indexes; none of something else."""
     if isinstance(holder, Array):

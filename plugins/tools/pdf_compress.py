@@ -49,11 +49,15 @@ def compress(
     # The original can have active content that nothing refers to.
     must_change = sanitize or documents.needs_repair(data)
     form_fields.remove_signatures(document)
-    optimized = compression.optimize(document, password or "")
+    opening = password or ""
+    optimized = None if max_bytes is None else compression.optimize(document, opening)[0]
 
     def encode(quality: int) -> EncodedFile:
         settings = recompression.ImageSettings.of(quality, dpi, color_space)
-        made, _ = compression.with_images(optimized, password or "", settings, linearize=linearize)
+        if optimized is None:
+            made, _ = compression.optimize(document, opening, settings, linearize=linearize)
+        else:
+            made, _ = compression.with_images(optimized, opening, settings, linearize=linearize)
         return EncodedFile(made if must_change or len(made) < len(data) else data, pages=count)
 
     file = encode(quality) if max_bytes is None else best_within(encode, max_bytes, quality)

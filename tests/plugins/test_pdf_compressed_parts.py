@@ -1,8 +1,14 @@
-"""The tool pdf-compress: contents of pages, profiles, metadata, and what signatures show."""
+"""The tool pdf-compress: contents of pages, profiles, metadata, and what signatures show; and memory."""
 
+import subprocess
+import sys
+import zlib
+from functools import partial
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
 
@@ -10,7 +16,7 @@ from engine.mupdf import pymupdf
 from plugins._color import profiles
 from tests.support.results.conversions import codes
 from tests.support.samples.pdf_documents import compress, opened, saved
-from tests.support.samples.pdf_images import PHOTO, add_page, flate
+from tests.support.samples.pdf_images import PHOTO, add_page, flate, image_document, image_stream
 
 
 def _with_metadata(made: Pdf, packet: bytes) -> bytes:
@@ -91,3 +97,34 @@ def test_the_look_of_a_signature_stays() -> None:
     assert codes(result) == {"signature_invalidated"}
     assert _shown(result.data) == _shown(before)
     assert not len(opened(result.data).Root.AcroForm.Fields)
+
+
+# Besides the file itself: a copy, decoded samples, and space for modules.
+_MAX_COPIES = 4
+_WITH_LIMIT = f"""
+import resource, sys
+from pathlib import Path
+from plugins._pdf.compression import compress
+small, large = (Path(name).read_bytes() for name in sys.argv[1:])
+compress(small, "", 75, 150)  # loads modules
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + {_MAX_COPIES} * len(large)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(len(compress(large, "", 75, 150)))
+"""
+
+
+def _noise(made: Pdf, side: int) -> Stream:
+    """An image that is as large as its samples."""
+    samples = zlib.compress(np.random.default_rng(0).bytes(side) * 3 * side, 0)
+    return image_stream(made, samples, Name.DeviceRGB, Width=side, Height=side, Filter=Name.FlateDecode)
+
+
+def test_a_large_image_is_compressed_without_several_copies_of_it(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.pdf", tmp_path / "large.pdf"
+    for file, side in ((small, 64), (large, 3000)):
+        file.write_bytes(image_document(partial(_noise, side=side)))
+
+    done = subprocess.run([sys.executable, "-c", _WITH_LIMIT, small, large], check=True, capture_output=True)
+
+    assert int(done.stdout) < large.stat().st_size / 10

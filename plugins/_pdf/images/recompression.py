@@ -17,7 +17,9 @@ from engine.option_types import ColorSpace
 from plugins._jpeg import transform
 from plugins._pdf import flate
 from plugins._pdf.images.placements import Id, Sizes, largest_sizes
-from plugins._pdf.images.stored_images import Encoding, StoredImage, bilevel, deflated, jpeg
+from plugins._pdf.images.stored_images import LARGE, Encoding, StoredImage, bilevel, deflated, jpeg
+from plugins._pdf.objects import stored_length
+from plugins._pdf.passwords import authenticate
 from plugins._pixels import resampling
 
 _MAX_RATIO = 1.5  # images with more than this times the requested resolution are reduced
@@ -26,7 +28,6 @@ _LOSSLESS_QUALITY = 100  # Images that were stored without loss stay so.
 _LOWEST_QUALITY = 30  # Below, fewer pixels look better than more loss at the same size.
 _MIN_GAIN = 0.85  # Another loss must make a JPEG smaller than this share of its size.
 _STEP_RATIO = 0.85  # A JPEG whose steps are larger than this share of the requested ones has no higher quality.
-_LARGE = 40_000_000  # pixels of an image that is not decoded as a whole
 _MARGIN = 2  # times the final resolution at which such an image is filtered
 _MIN_BYTES = 256  # smaller images are not worth the effort
 _SPACES = {"srgb": pymupdf.csRGB, "gray": pymupdf.csGRAY}
@@ -47,8 +48,10 @@ class ImageSettings:
         return cls(max(quality, _LOWEST_QUALITY), dpi * share, color_space)
 
 
-def recompress(document: Pdf, settings: ImageSettings) -> int:
-    """Replaces images, one at a time. Returns the number of those that can be JPEGs, whether they changed or not.
+def recompress(document: Pdf, settings: ImageSettings, data: bytes, password: str) -> int:
+    """Replaces images, one at a time, of a document that was read from `data`.
+
+    Returns the number of those that can be JPEGs, whether they changed or not.
 
     Images of 1 bit keep it. Masks have no loss but the one of resolution. Damaged images stay.
     """
@@ -59,13 +62,15 @@ def recompress(document: Pdf, settings: ImageSettings) -> int:
     streams = {stream.objgen: stream for stream in _images(document)}
     masks = _masks(streams, sizes)
     count = 0
+    file = pymupdf.open(stream=data, filetype="pdf")
+    authenticate(file, password)
     for number in sorted(streams, key=masks.__contains__):  # A mask is needed to reduce the image that it belongs to.
-        image = StoredImage.of(streams[number])
+        image = StoredImage.of(streams[number], file)
         if image is None:
             continue
         is_photo = number not in masks and not image.is_bilevel and not image.has_fixed_samples
         count += is_photo
-        if len(streams[number].read_raw_bytes()) >= _MIN_BYTES:
+        if stored_length(streams[number]) >= _MIN_BYTES:
             size = image.size if image.has_fixed_samples else _reduced_size(image, sizes.get(number), settings)
             _recompress(image, size, settings, is_photo=is_photo)
     return count
@@ -109,14 +114,14 @@ def _recompress(stored: StoredImage, size: Size, settings: ImageSettings, *, is_
         flate.recompress(stored.stream)
     if is_changed or _can_shrink(stored, settings):
         # A large image is first reduced as far as its final size is not changed by it.
-        is_large = stored.size[0] * stored.size[1] > _LARGE
+        is_large = stored.size[0] * stored.size[1] > LARGE
         step = max(1, min(stored.size[0] // size[0], stored.size[1] // size[1]) // _MARGIN) if is_large else 1
         image = stored.decode_as(_SPACES[settings.color_space], step) if converts else stored.decode(step)
         if image is not None:
             image = _resample(stored, image, size)
             encoding = _encode(stored, image, settings, is_photo=is_photo)
             gain = 1 if is_changed or not stored.is_lossy else _MIN_GAIN
-            if converts or len(encoding.data) < len(stored.stream.read_raw_bytes()) * gain:
+            if converts or len(encoding.data) < stored_length(stored.stream) * gain:
                 stored.replace(image, encoding)
                 if converts:
                     stored.set_space(image)
@@ -143,8 +148,11 @@ def _encode(stored: StoredImage, image: Image.Image, settings: ImageSettings, *,
     if not stored.is_lossy and (not is_photo or settings.quality == _LOSSLESS_QUALITY):
         return deflated(image)
     lossy = Encoding(jpeg(image, settings.quality), "DCTDecode")
+    # A large image would need several times its memory. Without loss, it is compared as it is stored.
+    if stored.is_lossy or image.width * image.height > LARGE:
+        return lossy
     # The best compression takes long, and makes nothing half as large as the fastest does.
-    if stored.is_lossy or len(deflated(image, fast=True).data) > 2 * len(lossy.data):
+    if len(deflated(image, fast=True).data) > 2 * len(lossy.data):
         return lossy
     return min(deflated(image), lossy, key=lambda one: len(one.data))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
 from math import ceil
@@ -28,6 +30,9 @@ _BANDS = {
 _LOSSY_FILTERS = ("/DCTDecode", "/DCT", "/JPXDecode")
 _PNG_EFFORT = 7
 _BAND_PIXELS = 16_000_000  # of a part of a large image
+_READ_PIXELS = 2_000_000  # of a part that needs no second pass through the stream
+LARGE = 40_000_000
+"""Pixels of an image for which memory is saved."""
 _PNG_PREDICTORS = 15
 
 
@@ -44,7 +49,8 @@ class Encoding:
 class StoredImage:
     """An image as it is stored. `space` is its color space, None for masks; `bands` counts its samples per pixel.
 
-    `bands` is 0 if it is unknown, and of images with a palette the number of its colors' components.
+    `bands` is 0 if it is unknown, and of images with a palette the number of its colors' components. `file` is the
+    file with the same objects, from which samples can be read without another copy of the stream.
     """
 
     stream: Stream
@@ -52,9 +58,10 @@ class StoredImage:
     bits: int
     space: Any
     bands: int
+    file: pymupdf.Document | None = None
 
     @classmethod
-    def of(cls, stream: Stream) -> StoredImage | None:
+    def of(cls, stream: Stream, file: pymupdf.Document | None = None) -> StoredImage | None:
         """The image of a stream. None if its size is missing, or larger than images may be."""
         width, height, bits = (stream.get(key) for key in ("/Width", "/Height", "/BitsPerComponent"))
         if not (isinstance(width, int) and isinstance(height, int) and 0 < width * height <= MAX_PIXELS and width > 0):
@@ -62,7 +69,7 @@ class StoredImage:
         is_mask = bool(stream.get("/ImageMask", False))
         space = None if is_mask else stream.get("/ColorSpace")
         depth = 1 if is_mask else bits if isinstance(bits, int) else 8
-        return cls(stream, (width, height), depth, space, 1 if is_mask else _bands(space))
+        return cls(stream, (width, height), depth, space, 1 if is_mask else _bands(space), file)
 
     @property
     def filters(self) -> list[str]:
@@ -109,6 +116,9 @@ class StoredImage:
             return image.convert("1", dither=Image.Dither.NONE) if image and step == 1 else image
         if self.has_palette:
             return _decode(self, self.space, self.stream.get("/Decode"), step=step)
+        if self.bands in _DEVICES and self.bits == 8 and not self.is_lossy and self.file is not None:
+            bands = _read_bands(self, self.file, step)
+            return _checked(lambda: _assembled(self, bands, step))
         if self.bands in _DEVICES:
             return _decode(self, _DEVICES[self.bands], None, step=step)
         has_own_space = self.space is None and self.filters[-1:] == ["/JPXDecode"]
@@ -173,27 +183,60 @@ def _decode(
     copy.trailer.Image = copy.make_indirect(stream)
     copy.save(file := BytesIO(), compress_streams=False, stream_decode_level=pikepdf.StreamDecodeLevel.none)
     document = pymupdf.open(stream=file.getvalue(), filetype="pdf")
-    pymupdf.TOOLS.mupdf_warnings()  # also that the last one is repeated
     xref = next((number for number in range(1, document.xref_length()) if document.xref_is_image(number)), 0)
-    try:
+    with closing(document):
         if step == 1:
-            return _as_image(image, image.size, pymupdf.Pixmap(document, xref), target)
-        return _reduced(image, document, xref, target, step)
+            return _checked(lambda: _as_image(image, image.size, pymupdf.Pixmap(document, xref), target))
+        bands = _decoded_bands(image, document, xref, target, step)
+        return _checked(lambda: _assembled(image, bands, step))
+
+
+def _checked(decode: Callable[[], Image.Image | None]) -> Image.Image | None:
+    """What `decode` returns; None if MuPDF fails or warns, because the image is damaged. Raises MemoryError."""
+    pymupdf.TOOLS.mupdf_warnings()  # also that the last one is repeated
+    try:
+        image = decode()
+    except pymupdf.mupdf.FzErrorSystem as error:
+        raise MemoryError from error
     except (pymupdf.mupdf.FzErrorBase, RuntimeError, ValueError):
         return None
-    finally:
-        document.close()
+    return None if pymupdf.TOOLS.mupdf_warnings() else image
 
 
-def _reduced(
+def _assembled(image: StoredImage, bands: Iterator[Image.Image | None], step: int) -> Image.Image | None:
+    """The image with means of squares instead of pixels, of which only a band is in memory. None if one is missing."""
+    whole: Image.Image | None = None
+    top = 0
+    for band in bands:
+        if band is None:
+            return None
+        whole = whole or Image.new(band.mode, (ceil(image.size[0] / step), ceil(image.size[1] / step)))
+        whole.paste(band.reduce(step) if step > 1 else band, (0, top // step))
+        top += band.height
+    return whole
+
+
+def _read_bands(image: StoredImage, file: pymupdf.Document, step: int) -> Iterator[Image.Image | None]:
+    """Bands of samples of 8 bits, as the filters of the stream return them."""
+    width, height = image.size
+    rows = max(step, _READ_PIXELS // width // step * step)
+    document = pymupdf.mupdf.pdf_document_from_fz_document(file)
+    samples = pymupdf.mupdf.pdf_open_stream_number(document, image.stream.objgen[0])
+    for top in range(0, height, rows):
+        size = width, min(rows, height - top)
+        band = bytearray(size[0] * size[1] * image.bands)
+        read = pymupdf.mupdf.fz_read(samples, pymupdf.mupdf.python_mutable_buffer_data(band), len(band))
+        yield Image.frombuffer(image.mode, size, band, "raw", image.mode, 0, 1) if read == len(band) else None
+
+
+def _decoded_bands(
     image: StoredImage, document: pymupdf.Document, xref: int, target: pymupdf.Colorspace | None, step: int
-) -> Image.Image | None:
-    """The image with means of squares instead of pixels, of which only a band is in memory."""
+) -> Iterator[Image.Image | None]:
+    """Bands of the image as MuPDF decodes it."""
     width, height = image.size
     rows = max(step, _BAND_PIXELS // width // step * step)
     file = pymupdf.mupdf.pdf_document_from_fz_document(document)
     source = pymupdf.mupdf.pdf_load_image(file, pymupdf.mupdf.pdf_new_indirect(file, xref, 0))
-    reduced: Image.Image | None = None
     for top in range(0, height, rows):
         area = pymupdf.mupdf.FzIrect(0, top, width, min(top + rows, height))
         pixels, *_ = pymupdf.mupdf.fz_get_pixmap_from_image(source, area, pymupdf.mupdf.FzMatrix(0, 0, 0, 0, 0, 0))
@@ -202,12 +245,7 @@ def _reduced(
             image, image.size if is_whole else (width, area.y1 - top), pymupdf.Pixmap("raw", pixels), target
         )
         pymupdf.TOOLS.store_shrink(100)
-        if band is None:
-            return None
-        band = band.crop((0, top, width, area.y1)) if is_whole else band
-        reduced = reduced or Image.new(band.mode, (ceil(width / step), ceil(height / step)))
-        reduced.paste(band.reduce(step), (0, top // step))
-    return reduced
+        yield band.crop((0, top, width, area.y1)) if band and is_whole else band
 
 
 def _as_image(
@@ -216,7 +254,7 @@ def _as_image(
     """What MuPDF has decoded, in a color space. None if there is a problem, or not this size."""
     pixels = pymupdf.Pixmap(target, pixels) if target else pixels
     mode = _MODES.get(pixels.n)
-    is_wrong = pixels.alpha or (pixels.width, pixels.height) != size or pymupdf.TOOLS.mupdf_warnings()
+    is_wrong = pixels.alpha or (pixels.width, pixels.height) != size
     if mode is None or is_wrong or (target is None and image.bands not in (0, pixels.n) and not image.is_bilevel):
         return None
     return Image.frombytes(mode, size, pixels.samples_mv)
@@ -240,7 +278,8 @@ def jpeg(image: Image.Image, quality: int) -> bytes:
     # Pillow inverts CMYK, as Adobe's programs do in files.
     samples = ImageChops.invert(image) if image.mode == "CMYK" else image
     parameters = embedding.encoding_for(quality)
-    return pillow.encode_jpeg(samples, **parameters, progressive=True, optimize=True)
+    is_small = image.width * image.height <= LARGE  # libjpeg keeps all coefficients for both
+    return pillow.encode_jpeg(samples, **parameters, progressive=is_small, optimize=is_small)
 
 
 def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
