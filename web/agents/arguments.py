@@ -44,19 +44,23 @@ _Switch = Annotated[bool, field_type(boolean, bool)]
 _Format = Annotated[_Text, Field(description="The name of a format.", examples=["webp"])]
 _PATH = "A file in the folder that this server may use."
 _NAME = "The name of the file in `data`; its extension identifies text formats."
-_OUTPUT = "The file to write. By default, it is next to `path`; without `path`, the result is returned, or stored by "
-_OUTPUT += "the server."
+_OUTPUT = "The file to write; by default next to `path`. Without both, the result is returned, or stored by the server."
+_TARGET = "The name of the output format; by default that of `output_path`."
 _ADDITIONAL = "Additional files of the tool by name, such as `stamp`: the path, or `data:` and Base64, or a list."
+_OPTIONS = "Options by name; describe_options has their values."
 
 
 class FileArguments(RequestModel):
-    """A file: exactly one of `path`, `data` and `url`."""
+    """A file, which is exactly one of `path`, `data` and `url`, and options."""
 
     path: _Text | None = Field(None, description=_PATH, examples=["photo.heic"])
     data: _Text | None = Field(None, description="The content of the file, in Base64.", examples=["iVBORw0KGgo="])
     name: _Text | None = Field(None, description=_NAME, examples=["a.md"])
     url: Annotated[str, URL] | None = Field(
         None, description="The server fetches the file from here.", examples=["https://example.com/a.jpg"]
+    )
+    options: Annotated[Mapping[str, Any], field_type(_object, dict[str, Any])] = Field(
+        {}, description=_OPTIONS, examples=[{"width": 800}]
     )
 
 
@@ -69,13 +73,13 @@ class OutputArguments(RequestModel):
 
 
 class ConvertArguments(FileArguments, OutputArguments):
-    """The arguments of `convert`, besides options."""
+    """The arguments of `convert`."""
 
-    output_format: _Format
+    output_format: _Text | None = Field(None, description=_TARGET, examples=["webp"])
 
 
 class InspectArguments(FileArguments):
-    """The arguments of `inspect`, besides options."""
+    """The arguments of `inspect`."""
 
     output_format: _Format
 
@@ -94,16 +98,20 @@ class ToolArguments(FileArguments, OutputArguments):
     files: Annotated[Mapping[str, str | Sequence[str]], field_type(_files, dict[str, str | list[str]])] = Field(
         {}, description=_ADDITIONAL, examples=[{"stamp": "mark.png"}]
     )
-    options: Annotated[Mapping[str, Any], field_type(_object, dict[str, Any])] = Field(
-        {}, description="The options of the tool.", examples=[{"pages": "1-3"}]
-    )
 
 
 class FormatsArguments(RequestModel):
     """The arguments of `list_formats`."""
 
     input_format: _Format | None = None
+
+
+class OptionsArguments(RequestModel):
+    """The arguments of `describe_options`: either both formats, or the tool."""
+
+    input_format: _Format | None = None
     output_format: _Format | None = None
+    tool: _Text | None = Field(None, description="The name of a tool.", examples=["pdf-merge"])
 
 
 class SubmitArguments(RequestModel):
@@ -113,13 +121,12 @@ class SubmitArguments(RequestModel):
     wait: Annotated[int, integer(0, MAX_WAIT)] = Field(0, description="Seconds to wait for its end.", examples=[30])
 
 
-def schema_of(model: type[RequestModel], without: frozenset[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of the arguments, with some left out, and with options by name."""
+def schema_of(model: type[RequestModel], without: frozenset[str]) -> dict[str, Any]:
+    """The JSON Schema of the arguments, with some left out."""
     fields = [field for field in describe(model) if field.name not in without]
-    properties = {field.name: {**field.schema, "description": field.description} for field in fields}
     return {
         "type": "object",
-        "properties": {**properties, **options},
+        "properties": {field.name: {**field.schema, "description": field.description} for field in fields},
         "required": [field.name for field in fields if field.required],
         "additionalProperties": False,
     }

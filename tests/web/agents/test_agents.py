@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 import pytest
 from PIL import Image
 
-from engine.registry import load_registry
 from tests.support.command_line import COMMAND, invoke
 from tests.support.requests import http
 from tests.support.requests.checks import problem
@@ -29,14 +28,12 @@ from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 from tests.support.samples.tool_requests import tool_requests
 from tests.support.servers.in_process import Running
-from web.agents.arguments import ConvertArguments
 from web.agents.calls import MAX_DATA, AgentError, decode
-from web.api.field_types import field_names
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
 
-_TOOLS = {"convert", "run_tool", "inspect", "list_formats", "get_job", "account"}
+_TOOLS = {"convert", "run_tool", "inspect", "list_formats", "describe_options", "get_job", "account"}
 
 
 class Agent:
@@ -107,7 +104,7 @@ def _encoded(content: bytes) -> str:
 
 async def _check_paths(agent: Agent, folder: Path) -> None:
     """Files by their paths: what is written, and what is refused."""
-    made = await agent("convert", path="photo.png", output_format="webp", width=20)
+    made = await agent("convert", path="photo.png", output_format="webp", options={"width": 20})
     assert made["outputs"] if "outputs" in made else made["url"]
     with Image.open(folder / "photo.webp") as image:
         assert (image.format, image.width) == ("WEBP", 20)
@@ -132,20 +129,29 @@ async def _check_paths(agent: Agent, folder: Path) -> None:
 async def _check_data(agent: Agent) -> None:
     """Files in the arguments, inspections and refusals, which are the same everywhere."""
     image = _encoded(sample("png"))
-    made = await agent("convert", data=image, output_format="jpeg", quality=50)
+    made = await agent("convert", data=image, output_format="jpeg", options={"quality": 50})
     (file,) = made["files"]
     assert base64.b64decode(file["data"])[:3] == b"\xff\xd8\xff"
-    found = await agent("inspect", data=_encoded(document("pages", 3)), output_format="png", pages="all", width=30)
+    options = {"pages": "all", "width": 30}
+    found = await agent("inspect", data=_encoded(document("pages", 3)), output_format="png", options=options)
     assert (found["input_format"], found["pages"], found["width"], found["options"]["width"]) == ("pdf", 3, 30, 30)
     assert (await agent("list_formats", input_format="heif"))["by_input_format"].keys() == {"heic"}
-    pair = await agent("list_formats", input_format="heic", output_format="jpg")
+    every_format = await agent("list_formats")
+    assert len(json.dumps(every_format)) <= 2000
+    assert {"heic", "docx"} <= {*every_format["input_formats"]}
+    pair = await agent("describe_options", input_format="heic", output_format="jpg")
     assert pair["options"]["properties"]["quality"]["maximum"] == 100
+    tool = await agent("describe_options", tool="pdf-watermark")
+    assert (tool["options"]["text"]["type"], [*tool["files"]]) == ("string", ["stamp"])
+    assert await agent.refused("describe_options", input_format="heic") == "invalid_parameter output_format"
 
     def refused(**given: Any) -> Awaitable[str]:
         return agent.refused("convert", **{"data": image, "output_format": "webp", **given})
 
-    assert await refused(quality=101) == "invalid_parameter quality"
-    assert await refused(qualty=50) == "invalid_parameter qualty"
+    assert await refused(options={"quality": 101}) == "invalid_parameter quality"
+    assert await refused(options={"qualty": 50}) == "invalid_parameter qualty"
+    assert await refused(quality=50) == "invalid_parameter quality"
+    assert await refused(output_format=None) == "invalid_parameter output_format"
     assert await refused(output_format="xyz") in ("unsupported_conversion", "unsupported_conversion output_format")
     assert await refused(data="no base 64") == "invalid_parameter data"
     assert await refused(data=_encoded(b"\0unknown")) == "invalid_file_type"
@@ -159,9 +165,8 @@ async def test_files_of_this_machine(folder: Path) -> None:
     async with over_stdio(folder) as agent:
         listed = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
         assert listed.keys() == _TOOLS
-        properties = listed["convert"].input_schema["properties"]
-        assert load_registry().options["width"].schema == properties["width"]
-        assert not {"url", "as_job"} & properties.keys()
+        assert len(json.dumps([tool.model_dump(exclude_none=True) for tool in listed.values()])) <= 10_000
+        assert not {"url", "as_job"} & listed["convert"].input_schema["properties"].keys()
         assert "pdf-watermark" in (listed["run_tool"].description or "")
 
         await _check_paths(agent, folder)
@@ -175,18 +180,22 @@ async def test_files_of_this_machine(folder: Path) -> None:
         names = [Path(one).name.removeprefix("pages-pdf-attach-") for one in extracted["outputs"]]
         assert names == ["pdf-extract-attachments-photo.png", "pdf-extract-attachments-photo (2).png"]
         marked = await agent(
-            "convert", path="photo.png", output_format="jpeg", watermark="photo.png", output_profile="p3"
+            "convert",
+            path="photo.png",
+            output_path="photo.jpg",
+            options={"watermark": "photo.png", "output_profile": "p3"},
         )
         assert marked["outputs"] == [str(folder / "photo.jpg")]
-        assert await agent.refused("convert", path="photo.png", output_format="bmp", watermark="no.png") == "file_error"
-        pages = await agent("convert", path="pages.pdf", output_format="png", pages="1-2")
+        missing = {"watermark": "no.png"}
+        assert await agent.refused("convert", path="photo.png", output_format="bmp", options=missing) == "file_error"
+        pages = await agent("convert", path="pages.pdf", output_format="png", options={"pages": "1-2"})
         assert pages["outputs"] == [str(folder / "pages-01.png"), str(folder / "pages-02.png")]
 
 
 async def test_files_of_this_machine_on_a_server(folder: Path, server: Running) -> None:
     key = server.account(1)
     async with over_stdio(folder, "--remote", server.url, CONVERTD_API_KEY=key) as agent:
-        await agent("convert", path="photo.png", output_format="webp", watermark="photo.png")
+        await agent("convert", path="photo.png", output_format="webp", options={"watermark": "photo.png"})
         assert await agent.refused("convert", path="photo.png", output_format="gif") == "no_credits"
         assert (await agent("account"))["credits_remaining"] == 0
         assert await agent.refused("convert", path="link.png", output_format="webp") == "forbidden_path"
@@ -235,10 +244,6 @@ def test_a_key_is_needed_and_only_posts_are_answered(server: Running) -> None:
     problem(http.get(f"{server.url}/mcp", headers=server.auth), 405, "method_not_allowed")
     large = http.post(f"{server.url}/mcp", content=b" " * (2 * MAX_DATA + 1), headers=server.auth)
     assert large.status_code == 413
-
-
-def test_arguments_and_options_have_different_names() -> None:
-    assert not {*field_names(ConvertArguments)} & load_registry().options.keys()
 
 
 def test_a_file_in_arguments_is_limited() -> None:
