@@ -24,6 +24,7 @@ FOUND = {  # anchors that are among the first results
     "api key": ("authentication",),
     "pictures to pdf": ("recipe-document",),
     "quickstart": ("quickstart",),
+    "deprecation policy": ("versions",),
 }
 
 
