@@ -63,7 +63,13 @@ Lossless: TypeAlias = Annotated[
 Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
-Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the image before it is complete.")]
+Progressive: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Lets viewers show the image before it is complete. By default only for large JPEG images, which "
+        "become smaller."
+    ),
+]
 Subsampling: TypeAlias = Annotated[
     Literal["4:2:0", "4:2:2", "4:4:4"],
     Field(

@@ -54,7 +54,9 @@ JPEG = FileFormat(
 
 MODULES = ("PIL.MpoImagePlugin",)
 
-_DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
+_DEFAULT_EFFORT = 5
+_MIN_OPTIMAL_EFFORT = 4  # with less, the tables of Huffman codes are the usual ones
+_MIN_PROGRESSIVE_PIXELS = 120_000  # about 20 kB at the default quality; smaller files would hardly become smaller
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _MAX_GROWTH = 1.02  # more shows that the library wrote a baseline file without the optimal tables of its source
 
@@ -101,32 +103,40 @@ def encode(
     raster: Raster,
     *,
     quality: Quality = 80,
-    effort: Effort = 5,
-    progressive: Progressive = False,
+    effort: Effort = _DEFAULT_EFFORT,
+    progressive: Progressive | None = None,
     subsampling: Subsampling | None = None,
 ) -> bytes:
-    """Keeps the coefficients of a JPEG if the changes of its pixels allow it, otherwise its tables and its sampling."""
+    """Keeps the coefficients of a JPEG if the changes of its pixels allow it, otherwise its tables and its sampling.
+
+    By default, large images are progressive, because that makes them 5 % smaller.
+    """
     data = _encode(raster, quality=quality, effort=effort, progressive=progressive, subsampling=subsampling)
     return ultra_hdr.join(data, read_segments, raster.gain_map) if raster.gain_map else data
 
 
-def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, subsampling: Subsampling | None) -> bytes:
-    optimize = effort > _DEFAULT_EFFORT
+def _encode(
+    raster: Raster, *, quality: int, effort: int, progressive: bool | None, subsampling: Subsampling | None
+) -> bytes:
+    optimize = effort >= _MIN_OPTIMAL_EFFORT
     own: dict[str, Any] = {}
     if raster.origin and raster.origin.format == JPEG:
         _, source = open_file(raster.origin.data)
         own = encoding_of(source, raster.origin.orientation)
         if subsampling in (None, own["subsampling"]):
-            kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
+            kept = _keep_coefficients(raster, raster.origin, source, progressive=bool(progressive))
             if kept is not None:
-                if optimize:
+                if effort != _DEFAULT_EFFORT:
                     message = "effort has no effect where the coding of the JPEG is kept."
                     FidelityWarning.issue("option_ignored", message)
                 return kept
     frame = raster.first_frame()
     if own and raster.origin and frame.size == raster.origin.size:  # the file must not grow
-        progressive = progressive or "progressive" in source.info
         optimize = True
+        if progressive is None and "progressive" in source.info:
+            progressive = True
+    if progressive is None:
+        progressive = optimize and frame.image.width * frame.image.height >= _MIN_PROGRESSIVE_PIXELS
     if frame.image.mode == "CMYK":
         subsampling = "4:4:4"  # its inks have equal rights
     parameters = encoding_for(quality, subsampling) | own

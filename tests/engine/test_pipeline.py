@@ -27,6 +27,7 @@ from engine.verification import verify
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import sample, saved
+from tests.support.samples.rasters import photo
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 _REGISTRY = load_registry()
@@ -171,12 +172,13 @@ def test_an_animation_is_decoded_once_for_a_size_limit() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"quality": 50}])
 def test_a_size_that_no_quality_reaches(options: dict[str, OptionValue]) -> None:
+    source = saved(photo((640, 480)), "PNG")
     with pytest.raises(ConversionError) as raised:
-        convert(_encoded("PNG"), "jpeg", max_bytes=1000, **options)
+        convert(source, "jpeg", max_bytes=1000, **options)
 
     error = raised.value
     assert (error.code, error.reason, error.retryable) == ("processing_failed", "target_unreachable", False)
-    assert error.details == {"max_bytes": 1000, "smallest": len(convert(_encoded("PNG"), "jpeg", quality=1).data)}
+    assert error.details == {"max_bytes": 1000, "smallest": len(convert(source, "jpeg", quality=1).data)}
     assert ConversionError.from_json(error.as_json()).reason == "target_unreachable"
 
 

@@ -1,5 +1,6 @@
 """JPEG to JPEG, the resolution of colors, and sizes of lossy files at the default quality and by effort."""
 
+import subprocess
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -222,6 +223,26 @@ def test_a_subsampling_keeps_the_tables() -> None:
     result = convert(_jpeg(), "jpeg", subsampling="4:2:0")
 
     assert (_sampling(result.data), _tables(result.data)) == (2, _tables(_jpeg()))
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "progressive"),
+    [
+        ((480, 320), {}, True),
+        ((480, 320), {"progressive": False}, False),
+        ((480, 320), {"effort": 1}, False),
+        ((240, 160), {}, False),
+        ((240, 160), {"progressive": True}, True),
+    ],
+)
+def test_large_images_are_progressive(size: tuple[int, int], options: dict[str, int], progressive: bool) -> None:
+    result = convert(saved(photo(size), "PNG"), "jpeg", **options).data
+
+    assert ("progressive" in opened(result).info) is progressive
+    if "effort" not in options:
+        command = ["jpegtran", "-optimize", *(["-progressive"] if progressive else [])]
+        smaller = subprocess.run(command, input=result, check=True, capture_output=True).stdout
+        assert len(smaller) >= 0.995 * len(result)
 
 
 def test_progressive_is_a_change_of_the_coding_only() -> None:
