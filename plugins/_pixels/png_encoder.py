@@ -38,6 +38,7 @@ _SMALL = 1 << 19
 _LEVELS_IF_SMALL = (9, 12)
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
+_ENTRY = 3  # bytes of a color in a palette
 # The parts of an image that are compressed to decide on filters.
 _BANDS = 16
 _BAND_ROWS = 4
@@ -52,7 +53,6 @@ _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
 # Bytes of pixels that libpng writes at a time, and the most that it adds to them.
 _CHUNK = 8192
 _CHUNK_OVERHEAD = 64
-_GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
 _XMP = "XML:com.adobe.xmp"
 # Values in the chunk cICP.
 RGB = 0
@@ -105,13 +105,19 @@ def encode(
         raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
     if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
-    levels = _LEVELS_OF_PALETTES[effort - 1] if palette or colors else (_LEVELS[effort - 1],)
     frames = list(raster.frames)
     if len(frames) > 1:
         return _encode_animation(raster, frames, _LEVELS[effort - 1])
     pixels = frames[0].pixels
+    if isinstance(pixels, Image.Image):
+        pixels = _reduced(pixels, has_profile=frames[0].icc_profile is not None)
+    levels: Sequence[int] = (_LEVELS[effort - 1],)
+    if palette or colors:
+        levels = _LEVELS_OF_PALETTES[effort - 1]
+    elif isinstance(pixels, Image.Image) and pixels.mode == "P":
+        levels = _LEVELS_OF_PALETTES[effort - 1][:1]  # Two are only worth their time after the search for colors.
     metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
-    bits = _bits(pixels, raster.source.bit_depth)
+    bits = _bits(pixels)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
 
 
@@ -153,18 +159,65 @@ def _drawn_file(raster: Raster) -> bytes | None:
     return origin.data if is_whole and raster.request.background is None and raster.bit_depth == 8 else None
 
 
-def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
-    """Bits per sample: as few as a palette needs, and as in the source for gray that has only the source's levels."""
+def _reduced(image: Image.Image, *, has_profile: bool) -> Image.Image:
+    """The same pixels in fewer bytes, where possible: without alpha, in gray or with a palette.
+
+    An image with a profile does not become gray, because its profile is one of colors.
+    """
+    if image.mode in ("LA", "RGBA") and image.getextrema()[-1] == (255, 255):
+        image = image.convert(image.mode.removesuffix("A"))
+    if image.mode not in ("RGB", "RGBA"):
+        return image
+    found = image.getcolors(_MAX_COLORS)
+    if image.mode == "RGB" and not has_profile and _is_gray(image):
+        return image.convert("L")
+    if found is None:
+        return image
+    indexed = _indexed(image, np.array([color for _, color in found], np.uint8))
+    level = _LEVELS[_DEFAULT_EFFORT - 1]
+    sizes = [min(_sizes_of_bands(np.asarray(one), level)) for one in (indexed, image)]
+    return indexed if sizes[0] + len(found) * _ENTRY < sizes[1] else image
+
+
+def _is_gray(image: Image.Image) -> bool:
+    samples = np.asarray(image)
+    for part in (samples[:1], samples):  # most images show their colors in a row
+        if (part[..., 0] != part[..., 1]).any() or (part[..., 1] != part[..., 2]).any():
+            return False
+    return True
+
+
+def _indexed(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
+    """The image with a palette of these colors, which are all that it has: red, green, blue and possibly alpha."""
+    palette = np.pad(colors, ((0, 0), (0, 4 - colors.shape[1])), constant_values=255)
+    palette = palette[np.argsort(palette[:, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
+    numbers = palette.view(np.uint32).ravel()
+    order = np.argsort(numbers)
+    pixels = np.asarray(image.convert("RGBA")).view(np.uint32)[..., 0]
+    return _with_entries(order.astype(np.uint8)[np.searchsorted(numbers[order], pixels)], palette)
+
+
+def _with_entries(indexes: NDArray[np.uint8], palette: NDArray[np.uint8]) -> Image.Image:
+    """The image of these indexes of a palette, whose entries are red, green, blue and alpha."""
+    result = Image.fromarray(indexes)
+    result.putpalette(palette[:, :3].tobytes())
+    alpha = palette[:, 3]
+    if (alpha < 255).any():
+        result.info["transparency"] = alpha[alpha < 255].tobytes()
+    return result
+
+
+def _bits(pixels: Image.Image | DeepPixels) -> int:
+    """Bits per sample: as few as a palette or the levels of gray need."""
     if isinstance(pixels, DeepPixels):
         return 16
     if pixels.mode == "1":
         return 1
     if pixels.mode == "P":
         return next(bits for bits in (1, 2, 4, 8) if _palette_size(pixels) <= 1 << bits)
-    if pixels.mode == "L" and source in _GRAY_BITS:
-        step = 255 // ((1 << source) - 1)
-        if not any(count for level, count in enumerate(pixels.histogram()) if level % step):
-            return source
+    if pixels.mode == "L":
+        levels = [level for level, count in enumerate(pixels.histogram()) if count]
+        return next(bits for bits in (1, 2, 4, 8) if all(level % (255 // ((1 << bits) - 1)) == 0 for level in levels))
     return 8
 
 
@@ -227,10 +280,16 @@ def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
 
 def _filters_help(samples: NDArray[Any], level: int) -> bool:
     """Whether a part of the rows compresses better with filters, as in photos; drawings and text often do not."""
+    without, with_filters = _sizes_of_bands(samples, level)
+    return with_filters < without
+
+
+def _sizes_of_bands(samples: NDArray[Any], level: int) -> tuple[int, int]:
+    """The bytes of a part of the rows without filters, and with them."""
     starts = range(0, len(samples), max(_BAND_ROWS, len(samples) // _BANDS))
     part = np.concatenate([samples[start : start + _BAND_ROWS] for start in starts])
     without, with_filters = (len(imagecodecs.deflate_encode(_rows(part, filtered=way), level)) for way in (False, True))
-    return with_filters < without
+    return without, with_filters
 
 
 def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
@@ -334,9 +393,4 @@ def with_palette(image: Image.Image, colors: int, dither: float, quality: int | 
     used = used[np.argsort(palette[used, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
     places = np.zeros(len(palette), np.uint8)
     places[used] = np.arange(len(used))
-    result = Image.fromarray(places[indexes])
-    result.putpalette(palette[used, :3].tobytes())
-    alpha = palette[used, 3]
-    if (alpha < 255).any():
-        result.info["transparency"] = alpha[alpha < 255].tobytes()
-    return result
+    return _with_entries(places[indexes], palette[used])

@@ -37,7 +37,7 @@ _EXIF_RESOLUTION = (0x011A, 0x011B, 0x0128)
 _HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff", "psd")
 _SIZE = (64, 48)
 # Tags that describe the storage of the pixels.
-_STORAGE = {(0, tag) for tag in (*range(254, 260), 262, 273, 274, *range(277, 285), 296, 317, 338, 339, 700)}
+_STORAGE = {(0, tag) for tag in (*range(254, 260), 262, 273, 274, *range(277, 285), 296, 317, 320, 338, 339, 700)}
 _PREVIEW = 1
 _SIDES = {(EXPOSURE, 0xA002), (EXPOSURE, 0xA003)}
 _SAFE = {(0, tag) for tag in (0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x8298, 0x9C9C)} | {

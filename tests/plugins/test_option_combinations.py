@@ -406,13 +406,14 @@ def test_points_are_inside_the_image(name: str) -> None:
 @pytest.mark.parametrize(
     ("target", "options", "mode", "corner"),
     [
-        *((target, {}, "RGBA", (255, 255, 255, 0)) for target in ("png", "webp", "tiff", "tga")),
+        ("png", {}, "P", (255, 255, 255, 0)),
+        *((target, {}, "RGBA", (255, 255, 255, 0)) for target in ("webp", "tiff", "tga")),
         ("gif", {}, "P", (0, 0, 0, 0)),
         ("tiff", {"compression": "jpeg"}, "RGB", (255, 255, 255, 255)),
         ("jpeg", {}, "RGB", (255, 255, 255, 255)),
         ("jpeg", {"output_profile": "swop"}, "CMYK", (255, 255, 255, 255)),
         ("png", {"bit_depth": 16}, "RGBA", (255, 255, 255, 0)),
-        ("png", {"pad": "3"}, "RGBA", (255, 255, 255, 0)),
+        ("png", {"pad": "3"}, "P", (255, 255, 255, 0)),
     ],
 )
 def test_contain_pads_with_transparency_where_the_target_has_it(

@@ -19,7 +19,7 @@ from plugins._pixels.png_encoder import SIGNATURE, chunk, read_chunks
 from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.profiles import swapped_profile
+from tests.support.samples.profiles import srgb_profile, swapped_profile
 from tests.support.samples.rasters import photo
 
 Chunk: TypeAlias = tuple[bytes, bytes]
@@ -154,12 +154,49 @@ def test_chunks_of_a_wrong_size_are_ignored() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (33, 17)])
 def test_interlaced_pngs_have_the_same_pixels(mode: str, size: tuple[int, int]) -> None:
     image = photo((64, 64)).crop((20, 20, 20 + size[0], 20 + size[1]))
-    data = saved(image.quantize(13) if mode == "P" else image.convert(mode), "PNG")
+    image = image.quantize(13) if mode == "P" else image.convert(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(128)
+    data = saved(image, "PNG")
 
     result = convert(data, "png", progressive=True).data
 
     assert result[28] == 1  # interlaced
     np.testing.assert_array_equal(imagecodecs.png_decode(result), imagecodecs.png_decode(data))
+
+
+@pytest.mark.parametrize(
+    ("colors", "mode", "reduced", "bits"),
+    [
+        (177, "RGB", "P", 8),
+        (16, "RGB", "P", 4),
+        (200, "RGBA", "P", 8),
+        (256, "L", "L", 8),
+        (2, "L", "1", 1),
+    ],
+)
+def test_pixels_are_stored_in_as_few_bytes_as_they_need(colors: int, mode: str, reduced: str, bits: int) -> None:
+    numbers = np.random.default_rng(1).integers(colors, size=64 * 64)
+    numbers[:colors] = range(colors)
+    samples = np.stack([numbers * 255 // (colors - 1), numbers * 3 % 256, 255 - numbers, numbers % 5 * 60], -1)
+    image = Image.fromarray(samples.astype(np.uint8).reshape(64, 64, 4)[..., : len(mode)].squeeze(), mode)
+
+    result = convert(saved(image, "TIFF"), "png").data
+
+    assert (opened(result).mode, result[24]) == (reduced, bits)
+    np.testing.assert_array_equal(np.asarray(opened(result).convert(mode)), np.asarray(image))
+    assert len(result) < len(saved(image, "PNG"))
+
+
+@pytest.mark.parametrize("has_profile", [False, True])
+def test_gray_and_opaque_images_are_stored_as_such(has_profile: bool) -> None:
+    gray = photo((200, 150), "L")
+    profile = srgb_profile() if has_profile else None
+    result = convert(saved(gray.convert("RGBA"), "TIFF", icc_profile=profile), "png")
+
+    assert codes(result) == set()
+    assert opened(result.data).mode == ("RGB" if has_profile else "L")  # a profile of colors does not fit gray
+    np.testing.assert_array_equal(np.asarray(opened(result.data).convert("L")), np.asarray(gray))
 
 
 def _difference(data: bytes, other: bytes = _PHOTO) -> float:
