@@ -274,6 +274,23 @@ def test_templates_prepare_modules_that_have_a_warm_up(monkeypatch: pytest.Monke
     assert "engine.mupdf" in load_registry().templates["documents"]
 
 
+def test_modules_that_cannot_be_imported_are_reported_and_the_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "library_of_another_version.py").write_text("raise ImportError('it has the version 12')\n")
+    (tmp_path / "library_with_program.py").write_text("def start_program(): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = ["library_of_another_version", "library_with_program"]
+
+    preload.import_modules(modules)
+    preload.warm_up_modules(modules)
+
+    (record,) = caplog.records
+    assert "library_of_another_version cannot be imported" in record.getMessage()
+    assert "it has the version 12" in record.getMessage()
+    assert [start.__name__ for start in preload.programs_of(modules)] == ["start_program"]
+
+
 def test_mupdf_prepares_the_conversion_of_colors_once() -> None:
     program = """
 from time import process_time
