@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from web.cli import option_flags
+from web.cli import installation, option_flags
 from web.cli.output import (
     FAILED,
     WRONG_USAGE,
@@ -143,14 +143,25 @@ def root(
 
 def main() -> None:
     """Entry point of the `convertd` script."""
+    if hidden := installation.find_hidden():
+        sys.exit(f"convertd: {hidden}")
     try:
         cli()
     except ModuleNotFoundError as error:
         if error.name != "convertd_client":
+            _exit_if_damaged()
             raise
         sys.exit("convertd: this needs convertd-client; install it in the source folder with: pip install ./web/client")
+    except (ImportError, AttributeError):
+        _exit_if_damaged()
+        raise
     finally:
         gc.freeze()  # the garbage collector would visit all objects at exit, for tens of milliseconds
+
+
+def _exit_if_damaged() -> None:
+    if damaged := installation.find_damaged():
+        sys.exit(f"convertd: {damaged}")
 
 
 @cli.command()
@@ -167,6 +178,7 @@ def serve(
     """
     from config.settings import SettingsError
 
+    _exit_if_damaged()
     settings = load_settings_or_exit().at_port(port)
     supervisor = _supervisor(settings, processes) if processes > 1 else None
 
@@ -211,6 +223,7 @@ def worker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 0,
 ) -> None:
     """Run conversions of the servers of a cluster until stopped."""
+    _exit_if_damaged()
     settings = load_settings_or_exit()
     with exit_on_storage_errors():
         from web.services.operation.maintenance import DataFolderInUse

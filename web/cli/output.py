@@ -72,14 +72,14 @@ def _storage_error(error: Exception) -> str | None:
     from storage.errors import StorageError  # noqa: PLC0415
 
     first_line = str(error).partition("\n")[0]
-    install = "install it in the source folder with: pip install"
+    install = "install it with: pip install"
     match error:
         case ImproperlyConfigured():
-            return f"PostgreSQL needs the package psycopg; {install} '.[postgres]'"
+            return f"PostgreSQL needs the package psycopg; {install} 'psycopg[binary]'"
         case ModuleNotFoundError(name="obstore"):
-            return f"S3 needs the package obstore; {install} '.[s3]'"
+            return f"S3 needs the package obstore; {install} obstore"
         case ModuleNotFoundError(name="cryptography" | "dask" | "distributed" as package):
-            return f"a cluster needs the package {package}; {install} '.[cluster]'"
+            return f"a cluster needs the package {package}; run: sh config/setup.sh cluster, or {install} {package}"
         case NewerSchema():
             return f"{first_line} Install that release."
         case PeeweeException():
