@@ -16,7 +16,8 @@ from engine import ConversionError, OptionValue, OptionValues
 from engine.lazy import lazy_imports
 from engine.options import validate_options
 from engine.registry import Registry, load_registry
-from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments
+from web.cli import units
+from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments, UsageError
 from web.cli.local import convert_locally
 from web.cli.output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
 from web.cli.results import CommandResult, Display, report, summarize
@@ -85,7 +86,10 @@ def _run(
             tasks, skipped = make(files)
             tool = tasks[0].tool
             known = registry.options if tool is None else registry.tool_options(tool)
+            given, shares = units.without_units(given)
             options = validate_options(known, given, from_text=True)
+            if tool is not None and shares:
+                raise UsageError("Shares of a size are for conversions, not for tools.")
             if tool is None:
                 tasks, options = _with_files(registry, tasks, options)
             _check_mode(tasks, mode)
@@ -97,16 +101,16 @@ def _run(
             exit_with(f"cannot read {error.filename or 'standard input'}: {error.strerror}", FAILED)
         if client is None:
             settings = load_settings_or_exit()
-            results = convert_locally(
-                registry, tasks, options, settings, mode.outputs, dry_run=mode.dry_run, jobs=mode.jobs
-            )
-            work = report(results, len(tasks), skipped, mode.display)
+            convert = partial(convert_locally, registry, options=options, settings=settings, jobs=mode.jobs)
+            work = _run_locally(convert, tasks, shares, skipped, mode)
         else:
-            work = _run_remotely(client, tasks, options, skipped, mode)
+            work = _run_remotely(client, tasks, options, shares, skipped, mode)
         try:
             done = asyncio.run(work)
         except SandboxIncomplete as error:
             exit_with(str(error), FAILED)
+        except UsageError as error:
+            exit_with(str(error), WRONG_USAGE)
         if not mode.submit:
             summarize(done, skipped, mode.display)
     if any(result.error for result in done):
@@ -152,10 +156,41 @@ def _with_files_of_outputs(
     return [replace(task, files=[*task.files, *files.items()]) for task in tasks]
 
 
+async def _run_locally(
+    convert: Callable[..., AsyncIterator[CommandResult]],
+    tasks: Sequence[ConversionTask],
+    shares: Mapping[str, float],
+    skipped: list[SkippedFile],
+    mode: Mode,
+) -> list[CommandResult]:
+    if shares:
+        tasks = await _with_sizes(convert(tasks=tasks, dry_run=True), shares)
+    results = convert(tasks=tasks, outputs=mode.outputs, dry_run=mode.dry_run)
+    return await report(results, len(tasks), skipped, mode.display)
+
+
+async def _with_sizes(results: AsyncIterator[CommandResult], shares: Mapping[str, float]) -> list[ConversionTask]:
+    """The tasks of dry runs, with shares of the size that each result would have, in pixels.
+
+    Those that fail stay, and fail again. Raises UsageError if a result has no size.
+    """
+    tasks: list[ConversionTask] = []
+    async for result in results:
+        sides: dict[str, int] = {}
+        if (outcome := result.outcome) is not None:
+            if outcome.width is None or outcome.height is None:
+                raise UsageError(f"{result.task.label}: the result has no size of which it could be a share.")
+            sizes = {"width": outcome.width, "height": outcome.height}
+            sides = {name: max(1, round(share * sizes[name])) for name, share in shares.items()}
+        tasks.append(replace(result.task, options=sides))
+    return tasks
+
+
 async def _run_remotely(
     client: convertd_client.AsyncClient,
     tasks: Sequence[ConversionTask],
     options: OptionValues,
+    shares: Mapping[str, float],
     skipped: list[SkippedFile],
     mode: Mode,
 ) -> list[CommandResult]:
@@ -163,6 +198,8 @@ async def _run_remotely(
     fields = {**options, **mode.target}
     async with client:
         results: AsyncIterator[CommandResult]
+        if shares:
+            tasks = await _with_sizes(remote.dry_run_remotely(client, tasks, fields), shares)
         if mode.submit:
             results = remote.submit_remotely(client, tasks, fields)
         elif mode.dry_run:

@@ -36,8 +36,8 @@ async def convert_locally(
     tasks: Sequence[ConversionTask],
     options: OptionValues,
     settings: Settings,
-    outputs: str | None = None,
     *,
+    outputs: str | None = None,
     dry_run: bool = False,
     jobs: int | None = None,
 ) -> AsyncIterator[CommandResult]:
@@ -48,7 +48,7 @@ async def convert_locally(
             yield refused
             continue
         try:
-            planned.append((task, make_plans(registry, task, options, outputs)))
+            planned.append((task, make_plans(registry, task, {**options, **task.options}, outputs)))
         except (ConversionError, OSError) as error:
             yield failure(task, error)
     if not planned:
@@ -59,7 +59,7 @@ async def convert_locally(
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
         run = dry_run_task if dry_run else convert_task
-        works = [run(executor, task, made, options) for task, made in planned]
+        works = [run(executor, task, made, {**options, **task.options}) for task, made in planned]
         for result in asyncio.as_completed(works):
             yield await result
     finally:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from importlib import import_module
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,8 +77,22 @@ class DelayedCommand(TyperCommand):
 class Commands(TyperGroup):
     """The commands, and one for each tool, which is read only if no other command has the name.
 
-    `convert` has flags for the options of conversions, which are read only if a flag needs them.
+    `convert` has flags for the options of conversions, which are read only if a flag needs them. Its name can be left
+    out before a file or one of its flags.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*self._implied(ctx, args), *args])
+
+    def _implied(self, ctx: Any, args: list[str]) -> list[str]:
+        """`convert` if the arguments begin with a file, or with a flag that is not of all commands."""
+        if not args or args[0] in (*self.commands, *_COMMANDS):
+            return []
+        own = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
+        name = args[0].partition("=")[0]
+        is_flag = name.startswith("-") and name not in own
+        is_file = {".", "/"} & {*name} or (Path(name).exists() and self.get_command(ctx, name) is None)
+        return ["convert"] if is_flag or is_file else []
 
     def list_commands(self, ctx: Any) -> list[str]:
         tools: Iterable[str] = ()
@@ -93,11 +108,13 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name) or option_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if self.get_command(ctx, args[0]) is None:
+            option_flags.check_command(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and command.name == "convert":
             known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
             flags = list(takewhile(lambda arg: arg != "--", rest))
-            unknown = any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags)
+            unknown = any(option_flags.is_word(arg) and arg.partition("=")[0] not in known for arg in flags)
             if unknown or "-h" in flags or ctx.resilient_parsing:  # the shell completes flags
                 command = option_flags.convert_command()
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
@@ -333,7 +350,7 @@ def doctor(as_json: Json = False) -> None:
         *((f"to allow {name}", text) for name, text in advise(sandbox.missing).items() if settings.sandbox != "off"),
         ("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time"),
         ("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}"),
-        ("", f"to {', '.join(processes['isolated_outputs'])}"),
+        ("process of one result", f"to {', '.join(processes['isolated_outputs'])}"),
         *((f"plugin: {plugin.name}", plugin.error or plugin.summary) for plugin in registry.plugins),
         *((f"missing: {one.name}", f"needed for {one.purpose}: {one.install}") for one in registry.missing),
     ]

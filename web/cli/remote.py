@@ -102,7 +102,7 @@ def _source(task: ConversionTask) -> tuple[Path | None, str | None]:
 
 def _fields(task: ConversionTask, options: OptionValues) -> dict[str, Any]:
     """The options of a conversion or tool, and its additional files."""
-    return {**by_name(task.files), **options}
+    return {**by_name(task.files), **options, **task.options}
 
 
 def _outcome(described: Result | Inspection, size: int) -> Outcome:
