@@ -47,6 +47,7 @@ _COMMANDS = {
     ),
     "cluster": ("cluster", "Prepare the machines of a cluster."),
     "jobs": ("jobs", "Conversions that a server runs in the background."),
+    "login": ("login", "Keep the API key of a server for --remote."),
     "mcp": (
         "mcp",
         "Give agents tools that convert files, by the Model Context Protocol over standard input and output.",

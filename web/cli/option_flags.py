@@ -137,7 +137,9 @@ Overwrite = Annotated[
 ]
 Server = Annotated[
     str | None,
-    typer.Option("--remote", metavar="URL", help="Convert on this server, with the API key in CONVERTD_API_KEY."),
+    typer.Option(
+        "--remote", metavar="URL", help="Convert on this server, with CONVERTD_API_KEY or the key of convertd login."
+    ),
 ]
 
 

@@ -228,6 +228,7 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
                 "doctor",
                 "formats",
                 "jobs",
+                "login",
                 "man",
                 "mcp",
                 "plugin",
