@@ -54,8 +54,12 @@ class Mode:
 
 
 def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
-    """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
-    invalid arguments."""
+    """Runs `convert` as `convert` does. Exits with FAILED if a conversion fails."""
+    _exit_on_failure(convert(arguments, given, mode))
+
+
+def convert(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> list[CommandResult]:
+    """Converts with the given options, as text. Exits with WRONG_USAGE for invalid arguments."""
     if arguments.url is not None and mode.server is None:
         exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
     if mode.preset is not None and mode.server is None:
@@ -63,13 +67,18 @@ def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
     if mode.submit and (mode.server is None or mode.dry_run or mode.display.as_json):
         exit_with("--async needs --remote, no --dry-run and no --json", WRONG_USAGE)
     registry = load_registry()
-    _run(registry, given, mode, partial(make_tasks, registry, arguments))
+    return _run(registry, given, mode, partial(make_tasks, registry, arguments))
 
 
 def run_tool(arguments: ToolArguments, given: Mapping[str, object], mode: Mode) -> None:
     """Runs a tool as `run` runs `convert`."""
     registry = load_registry()
-    _run(registry, given, mode, lambda files: (make_tool_tasks(registry, arguments, files), []))
+    _exit_on_failure(_run(registry, given, mode, lambda files: (make_tool_tasks(registry, arguments, files), [])))
+
+
+def _exit_on_failure(results: Sequence[CommandResult]) -> None:
+    if any(result.error for result in results):
+        raise typer.Exit(FAILED)
 
 
 def _run(
@@ -77,7 +86,7 @@ def _run(
     given: Mapping[str, object],
     mode: Mode,
     make: Callable[[ExitStack], tuple[list[ConversionTask], list[SkippedFile]]],
-) -> None:
+) -> list[CommandResult]:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     with ExitStack() as files:
@@ -113,8 +122,7 @@ def _run(
             exit_with(str(error), WRONG_USAGE)
         if not mode.submit:
             summarize(done, skipped, mode.display)
-    if any(result.error for result in done):
-        raise typer.Exit(FAILED)
+    return done
 
 
 def _with_files(

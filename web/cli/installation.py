@@ -1,6 +1,5 @@
 """Whether this process runs the files that were installed: packages of others can have the names of convertd's."""
 
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +23,8 @@ def find_damaged() -> str | None:
 
     Takes 20 ms. An editable installation has no such files.
     """
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415, which few commands need
+
     try:
         files = distribution("convertd").files or ()
     except PackageNotFoundError:

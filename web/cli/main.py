@@ -6,7 +6,6 @@ The modules of commands are imported when they run: `convertd --help` must not w
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import sys
@@ -53,6 +52,10 @@ _COMMANDS = {
         "Give agents tools that convert files, by the Model Context Protocol over standard input and output.",
     ),
     "plugin": ("plugin_commands", "Write a plugin, and check plugins."),
+    "watch": (
+        "watch",
+        "Convert what arrives in a folder, with the flags of convert: convertd watch FOLDER OUTPUT --to FORMAT.",
+    ),
     "restore": ("backup", "Restore a backup into an unused data folder, database and store, which the settings name."),
 }
 """The commands of other modules of this package: their modules, and what they do."""
@@ -109,6 +112,8 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name) or option_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if args[0] == "watch":
+            args = ["convert", "--watch", *args[1:]]
         if self.get_command(ctx, args[0]) is None:
             option_flags.check_command(args[0])
         name, command, rest = super().resolve_command(ctx, args)
@@ -244,6 +249,8 @@ def worker(
     _exit_if_damaged()
     settings = load_settings_or_exit()
     with exit_on_storage_errors():
+        import asyncio
+
         from web.services.operation.maintenance import DataFolderInUse
         from web.workers import cluster_worker
         from web.workers.executor_setup import SandboxIncomplete
@@ -335,6 +342,8 @@ def config(as_json: Json = False) -> None:
 @cli.command()
 def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
+    import asyncio
+
     from engine.registry import load_registry
     from engine.sandbox import advise
 

@@ -99,6 +99,7 @@ Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
 ]
+Watch = Annotated[bool, typer.Option("--watch", hidden=True, help="What `convertd watch` does.")]
 Outputs = Annotated[
     str | None,
     typer.Option(
@@ -160,6 +161,7 @@ def convert(
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
+    watch: Watch = False,
 ) -> None:
     """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
     run_convert(**locals())
@@ -182,6 +184,7 @@ def run_convert(
     quiet: bool,
     verbose: bool,
     as_json: bool,
+    watch: bool,
     **options: str | bool | None,
 ) -> None:
     """Runs `convert` with its arguments, and options of conversions by name."""
@@ -212,7 +215,11 @@ def run_convert(
         outputs=outputs,
         preset=preset,
     )
-    conversion.run(arguments, given, mode)
+    if watch:
+        from web.cli.watch import run
+
+        return run(arguments, given, mode)
+    return conversion.run(arguments, given, mode)
 
 
 def _display(quiet: bool, verbose: bool, as_json: bool) -> Display:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -199,11 +199,15 @@ def _is_stream(output: Path) -> bool:
 
 @dataclass(frozen=True)
 class Display:
-    """How much a command prints: `quiet`, only errors; `verbose`, a line for each file; or one JSON document."""
+    """How much a command prints: `quiet`, only errors; `verbose`, a line for each file; or one JSON document.
+
+    `on_result` is called with each result before it is described.
+    """
 
     quiet: bool = False
     verbose: bool = False
     as_json: bool = False
+    on_result: Callable[[CommandResult], None] = lambda _: None
 
 
 async def report(
@@ -221,6 +225,7 @@ async def report(
     with progress(total, hidden=hidden) as show:
         async for result in results:
             done.append(result)
+            display.on_result(result)
             show([] if display.as_json else describe(result, display, in_full=in_full))
     if not hidden and not in_full:
         _print_warnings(done)

@@ -167,7 +167,7 @@ def _make_named_task(
     target = _target_of(registry, output)
     tool = None
     found = [
-        file for path in paths for file in _expand(registry, path, None, skipped, output, recursive=arguments.recursive)
+        file for path in paths for file in expand(registry, path, None, skipped, output, recursive=arguments.recursive)
     ]
     _check_output(output)
     for path in found:
@@ -302,7 +302,7 @@ def _pairs(
         return
     for path in paths:
         changes = arguments.changes and output is not None and output.resolve() != path.resolve()
-        found = _expand(registry, path, target, skipped, output, recursive=arguments.recursive, changes=changes)
+        found = expand(registry, path, target, skipped, output, recursive=arguments.recursive, changes=changes)
         for file in found:
             name = "stdin" if file == _STANDARD_STREAM else file.stem
             place = (
@@ -311,7 +311,7 @@ def _pairs(
             yield file, place / f"{name}.{target.extensions[0]}"
 
 
-def _expand(
+def expand(
     registry: Registry,
     path: Path,
     target: FileFormat | None,
@@ -334,7 +334,7 @@ def _expand(
             continue
         if one.is_dir() and recursive and not one.is_symlink():
             with suppress(UsageError):  # other folders may have files
-                found += _expand(registry, one, target, skipped, output, recursive=recursive, changes=changes)
+                found += expand(registry, one, target, skipped, output, recursive=recursive, changes=changes)
         elif (reason := _reason_to_skip(registry, one, target, changes)) is None:
             found.append(one)
         else:

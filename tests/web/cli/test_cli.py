@@ -348,7 +348,19 @@ def test_a_data_folder_has_one_server(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "unneeded"),
     [
-        (["--help"], {"config.settings", "engine", "httpx", "peewee", "tornado", "web.cli.account"}),
+        (
+            ["--help"],
+            {
+                "asyncio",
+                "config.settings",
+                "importlib.metadata",
+                "engine",
+                "httpx",
+                "peewee",
+                "tornado",
+                "web.cli.account",
+            },
+        ),
         (["config"], {"engine", "httpx", "peewee", "redis", "stripe", "tornado"}),
         (["archive", "a.gz", "--before", "2026-01"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),
         (["account", "audit"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),

@@ -235,6 +235,7 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
                 "restore",
                 "serve",
                 "tools",
+                "watch",
                 "worker",
                 *load_registry().tools,
             },
@@ -290,7 +291,7 @@ def test_a_file_that_another_distribution_has_replaced_is_named(
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("one\n")
     found = Distribution.at(tmp_path / "convertd-1.0.dist-info")
-    monkeypatch.setattr(installation, "distribution", {"convertd": found}.__getitem__)
+    monkeypatch.setattr("importlib.metadata.distribution", {"convertd": found}.__getitem__)
 
     assert (installation.find_damaged() or "").startswith(f"{tmp_path}/config/__init__.py is not the file")
     (tmp_path / "config" / "__init__.py").write_text("12\n")
