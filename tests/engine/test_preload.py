@@ -8,6 +8,7 @@ import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import imagecodecs
@@ -289,6 +290,22 @@ def test_modules_that_cannot_be_imported_are_reported_and_the_others_work(
     assert "library_of_another_version cannot be imported" in record.getMessage()
     assert "it has the version 12" in record.getMessage()
     assert [start.__name__ for start in preload.programs_of(modules)] == ["start_program"]
+
+
+@pytest.mark.parametrize(("user", "mode", "own"), [(0, 0o700, False), (0, 0o755, True), (1000, 0o700, True)])
+def test_tasks_of_root_run_a_python_that_other_users_reach(
+    monkeypatch: pytest.MonkeyPatch, user: int, mode: int, *, own: bool
+) -> None:
+    system = Path(sys.executable).resolve()
+    monkeypatch.setattr(_programs, "_SYSTEM_PYTHON", system)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with TemporaryDirectory() as folder:  # not below that of the test, which other users cannot pass
+        private = Path(folder, "python3")
+        private.touch()
+        private.parent.chmod(mode)
+        monkeypatch.setattr(sys, "executable", str(private))
+
+        assert _programs.find_python() == (str(private if own else system),)
 
 
 def test_mupdf_prepares_the_conversion_of_colors_once() -> None:
