@@ -70,16 +70,14 @@ def test_complete_files_are_converted_once(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_file_that_is_taken_away_does_not_end_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    take, gone = watch._Folder.take_complete, folder / "in" / "more" / "gone.png"
+    gone = folder / "in" / "more" / "gone.png"
     gone.write_bytes(sample("png"))
 
-    def take_too_late(watched: watch._Folder) -> dict[Path, list[Path]]:
-        complete = take(watched)
-        if complete:
-            gone.unlink(missing_ok=True)
-        return complete
+    def take_away(path: Path) -> bool:
+        gone.unlink(missing_ok=True)
+        return False
 
-    monkeypatch.setattr(watch._Folder, "take_complete", take_too_late)
+    monkeypatch.setattr(watch, "_is_open_for_writing", take_away)
 
     done = _watch(folder, monkeypatch, lambda: None, lambda: None)
 
