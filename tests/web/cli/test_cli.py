@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 from typer.testing import Result
 
+from engine.errors import ExecutorUnavailable
+from engine.executor import LocalExecutor
 from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.results.conversions import opened
@@ -176,6 +178,26 @@ def test_many_files_into_a_folder(folder: Path) -> None:
     assert "bad.png: " in done.stderr
     assert "corrupt_input" in done.stderr
     assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "photo_2.webp", "photo_3.webp"}
+
+
+def test_processes_start_before_conversions_whose_wait_is_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    async def start(_executor: LocalExecutor) -> None:
+        calls.append("start")
+        raise ExecutorUnavailable("No process.")
+
+    async def run(_executor: LocalExecutor, *_arguments: object) -> None:
+        calls.append("run")
+        raise ExecutorUnavailable("No process can be started.")
+
+    monkeypatch.setattr(LocalExecutor, "start", start)
+    monkeypatch.setattr(LocalExecutor, "run", run)
+
+    done = invoke(folder, "photo.heic", "photo.png", "-o", "out/", "--to", "webp")
+
+    assert (done.exit_code, calls) == (1, ["start", "run", "run"])
+    assert done.stderr.count("No process can be started.") == 2
 
 
 def test_a_warning_of_several_files_is_a_line(folder: Path) -> None:
