@@ -1,10 +1,12 @@
 """The `convertd` command without a server."""
 
+import asyncio
 import json
 import re
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -14,12 +16,15 @@ from typer.testing import Result
 
 from engine.errors import ExecutorUnavailable
 from engine.executor import LocalExecutor
+from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.results.conversions import opened
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
+from web.cli.conversion_arguments import AUTO_FORMAT, ConversionTask
 from web.cli.output import print_table
+from web.cli.results import CommandResult, Display, report
 from web.cli.units import without_units
 from web.services.operation.maintenance import lock_data_folder
 
@@ -200,15 +205,20 @@ def test_processes_start_before_conversions_whose_wait_is_short(folder: Path, mo
     assert done.stderr.count("No process can be started.") == 2
 
 
-def test_a_warning_of_several_files_is_a_line(folder: Path) -> None:
-    (folder / "other.png").write_bytes(sample("png"))
-    command = ("convert", "photo.heic", "photo.png", "other.png", "-o", "out/", "--to", "png", "--width", "999")
+@pytest.mark.parametrize(("verbose", "lines"), [(False, ["a and 2 more: Small. (small)"]), (True, None)])
+def test_a_warning_of_several_files_is_a_line(
+    capsys: pytest.CaptureFixture[str], lines: list[str] | None, *, verbose: bool
+) -> None:
+    outcome = Outcome("png", 1, warnings=(WarningRecord("small", "Small."),))
 
-    grouped, single = invoke(folder, *command), invoke(folder, *command, "-y", "-v")
+    async def results() -> AsyncIterator[CommandResult]:
+        for name in ("b", "a", "c"):
+            yield CommandResult(ConversionTask((), name, name, None, AUTO_FORMAT, None), outcome)
 
-    assert grouped.stderr.count("not_enlarged") == 1
-    assert "other.png and 2 more: The image is too small" in grouped.stderr
-    assert single.stderr.count("not_enlarged") == 3
+    asyncio.run(report(results(), 3, [], Display(verbose=verbose)))
+
+    found = capsys.readouterr().err.splitlines()
+    assert found == lines or (verbose and found == [f"{name}: Small. (small)" for name in "bac"])
 
 
 @pytest.mark.parametrize(
@@ -228,8 +238,9 @@ def test_shares_of_the_size(folder: Path) -> None:
     Image.new("RGB", (30, 20)).save(folder / "wide.png")
     (folder / "text.txt").write_text("text")
 
-    assert invoke(folder, "wide.png", "bad.png", "-o", "out/", "--to", "webp", "--width", "50%").exit_code == 1
+    assert invoke(folder, "wide.png", "out/wide.webp", "--width", "50%").exit_code == 0
     assert opened((folder / "out" / "wide.webp").read_bytes()).size == (15, 10)
+    assert invoke(folder, "bad.png", "out/bad.webp", "--width", "50%").exit_code == 1
     refused = invoke(folder, "text.txt", "text.docx", "--width", "50%")
     assert (refused.exit_code, "text.txt: the result has no size" in refused.stderr) == (2, True)
     assert invoke(folder, "pdf-rotate", "text.pdf", "-o", "x.pdf", "--width", "50%").exit_code == 2
