@@ -80,7 +80,8 @@ def _facts(result: dict[str, Any]) -> dict[str, Any]:
 
 def _difference(first: str, second: str) -> float:
     """The mean difference of samples of two images from 0 to 255."""
-    one, other = (np.asarray(Image.open(path).convert("RGBA"), np.int16) for path in (first, second))
+    with Image.open(first) as image, Image.open(second) as other_image:
+        one, other = (np.asarray(each.convert("RGBA"), np.int16) for each in (image, other_image))
     return float(np.abs(one - other).mean())
 
 
