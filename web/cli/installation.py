@@ -21,16 +21,18 @@ def find_hidden() -> str | None:
 def find_damaged() -> str | None:
     """Describes the first installed file that is missing or has another size: those of other packages overwrite it.
 
-    Takes 20 ms. An editable installation has no such files.
+    Takes 0.1 s. An editable installation has no such files.
     """
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415, which few commands need
 
     try:
-        files = distribution("convertd").files or ()
+        installed = distribution("convertd")
     except PackageNotFoundError:
         return None
-    for file in files:
-        path = Path(str(file.locate()))
-        if file.size is not None and not (path.is_file() and path.stat().st_size == file.size):
+    folder = str(installed.locate_file(""))
+    for line in (installed.read_text("RECORD") or "").splitlines():
+        name, _, size = line.rsplit(",", 2)
+        path = Path(folder, name)
+        if size and not (path.is_file() and path.stat().st_size == int(size)):
             return f"{path} is not the file that was installed: another package has replaced or removed it; {_ADVICE}"
     return None
