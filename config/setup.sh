@@ -148,9 +148,26 @@ if [ ! -x .venv/bin/python ]; then
     print "creating .venv with $python"
     "$python" -m venv .venv
 fi
+
+# Prints this folder, the versions of all installed packages, and where those of this folder come from, sorted.
+installation() {
+    {
+        pwd
+        ls .venv/lib/python3*/site-packages
+        cat .venv/lib/python3*/site-packages/convertd*.dist-info/direct_url.json
+    } 2>/dev/null | grep -e / -e '\.dist-info$' | LC_ALL=C sort
+}
+
 installed=".venv/installed$extra"
+lost=""
+[ ! -e "$installed.state" ] || lost=$(installation | LC_ALL=C comm -13 - "$installed.state")
+if [ -n "$lost" ]; then
+    print "no longer as it was installed:"
+    echo "$lost"
+fi
 # shellcheck disable=SC2086
-if ! cat pyproject.toml web/client/pyproject.toml $locks | cmp -s - "$installed"; then
+if [ -n "$lost" ] || [ ! -e "$installed.state" ] ||
+    ! cat pyproject.toml web/client/pyproject.toml $locks | cmp -s - "$installed"; then
     print "installing the Python packages of $locks into .venv"
     pip() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "$@"; }
     # uv is faster than pip, which installs where only pip has the addresses of a package index.
@@ -161,5 +178,6 @@ if ! cat pyproject.toml web/client/pyproject.toml $locks | cmp -s - "$installed"
     mkdir -p .venv/share/man/man1  # where man looks if .venv/bin is on the path
     .venv/bin/convertd man >.venv/share/man/man1/convertd.1
     cat pyproject.toml web/client/pyproject.toml $locks >"$installed"
+    installation >"$installed.state"
 fi
 print "ready"

@@ -94,10 +94,11 @@ def load_plugins(builtins: str, find_harm: Trial) -> list[Plugin]:
     """Loads the plugins of the package `builtins`, then third-party ones by name, with the error of those that fail.
 
     A third-party plugin is first loaded in a process of its own, and `find_harm` of the built-in plugins and this one
-    called there, unless the process that has started this one has done so. A built-in plugin that fails raises.
+    called there, unless the process that has started this one has done so. A built-in plugin fails if a library does
+    not fit; it raises all other errors.
     """
     modules = {name.rpartition(".")[2]: name for name in _module_names(builtins)}
-    loaded = [_read_plugin(importlib.import_module(modules[name]), name) for name in sorted(modules)]
+    loaded = [_load_builtin(modules[name], name) for name in sorted(modules)]
     if entries := sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         if PLUGIN_ERRORS in os.environ:
             known = json.loads(os.environ[PLUGIN_ERRORS])
@@ -113,6 +114,13 @@ def _module_names(package: str) -> Iterator[str]:
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         if not module.name.rpartition(".")[2].startswith("_"):
             yield from _module_names(module.name) if module.ispkg else (module.name,)
+
+
+def _load_builtin(module: str, name: str) -> Plugin:
+    try:
+        return _read_plugin(importlib.import_module(module), name)
+    except (ImportError, OSError) as error:
+        return Plugin(name, "", error=contained.describe(error))
 
 
 def _try(find_harm: Trial, builtins: Sequence[Plugin], entry: EntryPoint) -> str | None:

@@ -25,6 +25,9 @@ def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise OutOfMemory("The conversion exceeded its memory limit.") from error
+    except ImportError as error:
+        message = f"The step {step} needs a library that cannot be loaded on this machine."
+        raise StepFailed(message, details={"step": str(step)}) from error
     except Exception as error:
         if (nesting := _max_nesting(error)) is not None:
             details = {"max_nesting": nesting, "step": str(step)}

@@ -1,9 +1,13 @@
 """Programs that steps and tools run, and libraries of the system that they load."""
 
 import ctypes
+import os
 import shutil
+import stat
+import sys
 from pathlib import Path
 
+_SYSTEM_PYTHON = Path("/usr/bin/python3")
 _LOADER_CACHE = Path("/etc/ld.so.cache")
 
 
@@ -11,6 +15,18 @@ def find(name: str) -> tuple[str, ...]:
     """The path of an installed program, as a declaration of a step has it; empty if it is not installed."""
     path = shutil.which(name)
     return (str(Path(path).resolve()),) if path else ()
+
+
+def find_python() -> tuple[str, ...]:
+    """The path of a Python that tasks can run: this one, or the system's if this one is in a private folder of root.
+
+    Tasks of root run as other users.
+    """
+    for path in (Path(sys.executable).resolve(), _SYSTEM_PYTHON.resolve()):
+        is_open = os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+        if path.exists() and is_open:
+            return (str(path),)
+    return ()
 
 
 def has_library(name: str) -> bool:

@@ -96,7 +96,7 @@ def import_modules(modules: Iterable[str]) -> None:
     """Imports `modules`, and the modules that Pillow imports when it opens or saves an image.
 
     Imports the modules of all tasks if the installation is in a private folder, from which tasks cannot import the
-    modules that only few files need.
+    modules that only few files need. Logs which cannot be imported: only their tasks fail.
     """
     if not all(map(reachable_by_tasks, map(Path, (__file__, Image.__file__, encodings.__file__)))):
         Image.init()
@@ -104,8 +104,19 @@ def import_modules(modules: Iterable[str]) -> None:
         _import_text_encodings()
     else:
         Image.preinit()
+    for module, error in import_errors(modules).items():
+        log.error("%s cannot be imported, and conversions that need it fail: %s", module, error)
+
+
+def import_errors(modules: Iterable[str]) -> dict[str, str]:
+    """Imports modules. Returns, by name, why some cannot be: mostly, a library is missing or has another version."""
+    errors: dict[str, str] = {}
     for module in modules:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except (ImportError, OSError) as error:
+            errors[module] = contained.describe(error)
+    return errors
 
 
 def _import_text_encodings() -> None:
@@ -132,14 +143,15 @@ def plan_ahead(registry: Registry, template: str) -> None:
 
 def programs_of(modules: Iterable[str]) -> list[Callable[[], object]]:
     """The functions `start_program` of the modules that have one: each process starts a program, and keeps it."""
-    found = (getattr(importlib.import_module(module), "start_program", None) for module in sorted(modules))
+    names = sorted({*modules} - import_errors(modules).keys())
+    found = (getattr(sys.modules[module], "start_program", None) for module in names)
     return [function for function in found if function is not None]
 
 
 def warm_up_modules(modules: Iterable[str]) -> None:
     """Calls the function `warm_up` of the modules that have one. What it prepares, all tasks have."""
     for module in modules:
-        getattr(sys.modules[module], "warm_up", lambda: None)()
+        getattr(sys.modules.get(module), "warm_up", lambda: None)()
 
 
 def warm_up_codecs(registry: Registry, template: str) -> None:

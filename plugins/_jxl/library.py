@@ -4,6 +4,7 @@ The Python functions of imagecodecs neither read nor write profiles, metadata, H
 """
 
 import ctypes
+import re
 from ctypes import (
     POINTER,
     Structure,
@@ -21,7 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# The versions that have these structures (major * 1,000,000 + minor * 1000 + patch).
+# The versions that have these structures (major * 1,000,000 + minor * 1000 + patch). Version 0.12 converts linear
+# light, which it has decoded, a second time.
 _VERSIONS = range(9_000, 12_000)
 
 # Events of the decoder, and what its function `JxlDecoderProcessInput` returns besides.
@@ -189,23 +191,28 @@ _ARGUMENTS = {
 
 
 def find() -> Path | None:
-    """The file of the library in the package imagecodecs. None if the package has none."""
+    """The file of the library in the package imagecodecs. None if the package has none, or one of another version."""
     package = find_spec("imagecodecs")
     folders = [Path(folder) for folder in package.submodule_search_locations or ()] if package else []
     found = [file for folder in folders for file in folder.parent.glob("imagecodecs.libs/libjxl[-.]*.so*")]
-    return found[0] if found else None
+    return found[0] if found and _version(found[0]) in _VERSIONS else None
+
+
+def _version(file: Path) -> int:
+    """The version that the name of the library's file ends with, such as `libjxl-0a1b.so.0.11.2`; 0 without one."""
+    found = re.search(r"\.so\.(\d+)\.(\d+)\.(\d+)$", file.name)
+    major, minor, patch = map(int, found.groups()) if found else (0, 0, 0)
+    return major * 1_000_000 + minor * 1000 + patch
 
 
 def load() -> Any:
-    """The library. Raises OSError if it is missing or has another version."""
+    """The library. Raises ImportError if it is missing or has another version."""
     import imagecodecs._jpegxl  # noqa: F401, PLC0415, loads the libraries that it needs
 
     file = find()
     if file is None:
-        raise OSError("libjxl is missing")
+        raise ImportError("libjxl is missing, or has another version than 0.9 to 0.11")
     library = ctypes.CDLL(str(file))
-    if library.JxlDecoderVersion() not in _VERSIONS:
-        raise OSError(f"libjxl has the version {library.JxlDecoderVersion()}")
     for name, arguments in _ARGUMENTS.items():
         getattr(library, name).argtypes = arguments
     for name in _POINTERS:

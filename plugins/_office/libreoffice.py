@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +21,7 @@ _FOLDER = Path(*_SOFFICE).parent
 # Debian's packages have all of LibreOffice in one library where that is faster to load.
 _LIBRARIES = [path for name in ("libmergedlo.so", "libsofficeapp.so") if (path := _FOLDER / name).exists()]
 
-PROGRAMS = (str(Path(sys.executable).resolve()),) if _SOFFICE and _LIBRARIES else ()
+PROGRAMS = _programs.find_python() if _SOFFICE and _LIBRARIES else ()
 """The path of Python, which calls LibreOffice in a process of its own; empty if LibreOffice is not installed."""
 LIBREOFFICE = Requirement(
     "LibreOffice",

@@ -48,7 +48,7 @@ with lazy_imports():
 PYAV = Requirement(
     "PyAV",
     "reading and writing clips",
-    "sh config/setup.sh video",
+    "sh config/setup.sh video, or pip install av",
     present=find_spec("av") is not None,
 )
 

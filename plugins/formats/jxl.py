@@ -70,7 +70,9 @@ JXL = FileFormat(
     bytes_per_pixel=0.05,
     is_complete=_is_complete,
 )
-LIBJXL = Requirement("libjxl", "reading and writing JPEG XL", "pip install imagecodecs", present=find() is not None)
+LIBJXL = Requirement(
+    "libjxl 0.9 to 0.11", "reading and writing JPEG XL", "pip install 'imagecodecs<2026.8'", present=find() is not None
+)
 
 MODULES = ("plugins._jxl.writer", *jpeg.MODULES)
 _MODES = ("L", "LA", "RGB", "RGBA")

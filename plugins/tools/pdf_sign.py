@@ -32,7 +32,7 @@ with lazy_imports():
 PYHANKO = Requirement(
     "pyHanko",
     "signing PDFs, and verifying signatures",
-    "pip install '.[sign]'",
+    "sh config/setup.sh sign, or pip install pyhanko",
     present=find_spec("pyhanko") is not None,
     tool="pdf-sign",
 )

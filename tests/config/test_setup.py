@@ -213,6 +213,32 @@ def test_completed_steps_are_skipped(folder: Path) -> None:
     assert len(_log(folder)) == 3
 
 
+@pytest.mark.parametrize("change", ["another version", "a copy", "another folder"])
+def test_what_is_no_longer_installed_is_installed_again(folder: Path, change: str) -> None:
+    packages = folder / ".venv" / "lib" / "python3.11" / "site-packages"
+    origin = packages / "convertd-1.0.dist-info" / "direct_url.json"
+    pillow = packages / "pillow-1.0.dist-info"
+    for path in (origin.parent, pillow):
+        path.mkdir(parents=True)
+    origin.write_text('{"dir_info": {"editable": true}, "url": "file:///folder"}')
+    _set_up(folder)
+    (packages / "more-1.0.dist-info").mkdir()
+    assert _set_up(folder) == "setup: ready\n"
+    (folder / "log").write_text("")
+
+    if change == "another version":
+        pillow.rename(packages / "pillow-1.1.dist-info")
+    elif change == "a copy":
+        origin.write_text('{"dir_info": {}, "url": "file:///folder"}')
+    else:
+        folder = folder.rename(folder.with_name("moved"))
+    output = _set_up(folder)
+
+    assert "setup: no longer as it was installed:\n" in output
+    assert len(_log(folder)) == 3
+    assert _set_up(folder) == "setup: ready\n"
+
+
 def _locked(lock: str) -> list[Requirement]:
     return [Requirement(line.rstrip("\\ ")) for line in (_ROOT / lock).read_text().splitlines() if line[:1] not in "# "]
 

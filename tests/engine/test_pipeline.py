@@ -23,6 +23,7 @@ from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
+from engine.step_errors import step_errors
 from engine.verification import verify
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
@@ -432,3 +433,13 @@ def test_a_result_without_the_signature_of_its_format() -> None:
     assert _REGISTRY.reader(_REGISTRY.formats["eps"]) is None  # only its signature and its end are checked
 
     _refused("eps", sample("png"), b"PS-Adobe-3.0\n%%EOF\n")
+
+
+def test_a_library_that_cannot_be_loaded_is_no_fault_of_the_file() -> None:
+    png = _REGISTRY.formats["png"]
+
+    with (
+        pytest.raises(StepFailed, match="needs a library that cannot be loaded"),
+        step_errors(_REGISTRY.path(png, RASTER)[0]),
+    ):
+        raise ImportError("libpng.so.99: cannot open shared object file")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import imagecodecs
@@ -272,6 +273,39 @@ def test_templates_prepare_modules_that_have_a_warm_up(monkeypatch: pytest.Monke
 
     assert prepared == ["library"]
     assert "engine.mupdf" in load_registry().templates["documents"]
+
+
+def test_modules_that_cannot_be_imported_are_reported_and_the_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "library_of_another_version.py").write_text("raise ImportError('it has the version 12')\n")
+    (tmp_path / "library_with_program.py").write_text("def start_program(): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = ["library_of_another_version", "library_with_program"]
+
+    preload.import_modules(modules)
+    preload.warm_up_modules(modules)
+
+    (record,) = caplog.records
+    assert "library_of_another_version cannot be imported" in record.getMessage()
+    assert "it has the version 12" in record.getMessage()
+    assert [start.__name__ for start in preload.programs_of(modules)] == ["start_program"]
+
+
+@pytest.mark.parametrize(("user", "mode", "own"), [(0, 0o700, False), (0, 0o755, True), (1000, 0o700, True)])
+def test_tasks_of_root_run_a_python_that_other_users_reach(
+    monkeypatch: pytest.MonkeyPatch, user: int, mode: int, *, own: bool
+) -> None:
+    system = Path(sys.executable).resolve()
+    monkeypatch.setattr(_programs, "_SYSTEM_PYTHON", system)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with TemporaryDirectory() as folder:  # not below that of the test, which other users cannot pass
+        private = Path(folder, "python3")
+        private.touch()
+        private.parent.chmod(mode)
+        monkeypatch.setattr(sys, "executable", str(private))
+
+        assert _programs.find_python() == (str(private if own else system),)
 
 
 def test_mupdf_prepares_the_conversion_of_colors_once() -> None:

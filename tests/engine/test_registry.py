@@ -307,6 +307,23 @@ def test_a_hook_replaces_the_values_of_a_module(tmp_path: Path, monkeypatch: pyt
     assert {name: loaded[name] for name in expected} == expected
 
 
+def test_a_plugin_whose_library_does_not_fit_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, body in {"broken": "import ctypes\nctypes.CDLL('libnone.so.9')\n", "whole": _DECODER}.items():
+        (tmp_path / f"{name}.py").write_text(body)
+    (tmp_path / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path.parent)
+
+    registry = Registry(load_plugins(tmp_path.name, find_harm))
+
+    assert registry.format("odd") is not None
+    (error,) = (plugin.error for plugin in registry.plugins if plugin.name == "broken")
+    assert error is not None
+    assert "libnone.so.9" in error
+    assert f"plugin 'broken' is left out: {error}" in caplog.text
+
+
 def test_a_plan_names_the_modules_of_the_files_that_define_its_steps() -> None:
     webp, svg = (_REGISTRY.formats[name] for name in ("webp", "svg"))
 

@@ -3,6 +3,7 @@
 import struct
 import subprocess
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from io import BytesIO
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from PIL import Image, ImageCms
 from engine import ConversionError, DeepPixels, Frame, HdrColors, ImageSource, Raster
 from engine.registry import load_registry
 from engine.verification import verify
+from plugins._jxl import library
 from plugins.formats import jxl
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.results.readers import decode_jxl
@@ -203,6 +205,21 @@ def test_floats_are_reduced_to_16_bits(tmp_path: Path) -> None:
 
     assert codes(result) == {"depth_reduced"}
     assert np.abs(_samples(result.data) - samples * 65535).max() <= 1
+
+
+@pytest.mark.parametrize(("name", "fits"), [("0.11.2", True), ("0.12.0", False), ("0.8.2", False)])
+def test_only_known_versions_of_the_library_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, fits: bool
+) -> None:
+    file = tmp_path / "imagecodecs.libs" / f"libjxl-0a1b.so.{name}"
+    for path in (tmp_path / "imagecodecs" / "__init__.py", file, file.with_name(f"libjxl_cms-0a1b.so.{name}")):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    spec = ModuleSpec("imagecodecs", None)
+    spec.submodule_search_locations = [str(tmp_path / "imagecodecs")]
+    monkeypatch.setattr(library, "find_spec", {"imagecodecs": spec}.get)
+
+    assert library.find() == (file if fits else None)
 
 
 @pytest.mark.parametrize(("kind", "bands"), [("PF", 3), ("Pf", 1)])

@@ -115,7 +115,7 @@ def load(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types", "convertd_client"):
             raise
-        message = "agents need mcp and convertd-client; in the source folder, pip install '.[mcp]' ./web/client"
+        message = "agents need mcp and convertd-client; run: sh config/setup.sh mcp, or pip install mcp ./web/client"
         raise AgentError("not_found", message) from None
 
 

@@ -16,7 +16,8 @@ from engine import ConversionError, OptionValue, OptionValues
 from engine.lazy import lazy_imports
 from engine.options import validate_options
 from engine.registry import Registry, load_registry
-from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments
+from web.cli import units
+from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments, UsageError
 from web.cli.local import convert_locally
 from web.cli.output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
 from web.cli.results import CommandResult, Display, report, summarize
@@ -53,8 +54,12 @@ class Mode:
 
 
 def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
-    """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
-    invalid arguments."""
+    """Runs `convert` as `convert` does. Exits with FAILED if a conversion fails."""
+    _exit_on_failure(convert(arguments, given, mode))
+
+
+def convert(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> list[CommandResult]:
+    """Converts with the given options, as text. Exits with WRONG_USAGE for invalid arguments."""
     if arguments.url is not None and mode.server is None:
         exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
     if mode.preset is not None and mode.server is None:
@@ -62,13 +67,18 @@ def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
     if mode.submit and (mode.server is None or mode.dry_run or mode.display.as_json):
         exit_with("--async needs --remote, no --dry-run and no --json", WRONG_USAGE)
     registry = load_registry()
-    _run(registry, given, mode, partial(make_tasks, registry, arguments))
+    return _run(registry, given, mode, partial(make_tasks, registry, arguments))
 
 
 def run_tool(arguments: ToolArguments, given: Mapping[str, object], mode: Mode) -> None:
     """Runs a tool as `run` runs `convert`."""
     registry = load_registry()
-    _run(registry, given, mode, lambda files: (make_tool_tasks(registry, arguments, files), []))
+    _exit_on_failure(_run(registry, given, mode, lambda files: (make_tool_tasks(registry, arguments, files), [])))
+
+
+def _exit_on_failure(results: Sequence[CommandResult]) -> None:
+    if any(result.error for result in results):
+        raise typer.Exit(FAILED)
 
 
 def _run(
@@ -76,7 +86,7 @@ def _run(
     given: Mapping[str, object],
     mode: Mode,
     make: Callable[[ExitStack], tuple[list[ConversionTask], list[SkippedFile]]],
-) -> None:
+) -> list[CommandResult]:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     with ExitStack() as files:
@@ -85,7 +95,10 @@ def _run(
             tasks, skipped = make(files)
             tool = tasks[0].tool
             known = registry.options if tool is None else registry.tool_options(tool)
+            given, shares = units.without_units(given)
             options = validate_options(known, given, from_text=True)
+            if tool is not None and shares:
+                raise UsageError("Shares of a size are for conversions, not for tools.")
             if tool is None:
                 tasks, options = _with_files(registry, tasks, options)
             _check_mode(tasks, mode)
@@ -97,20 +110,19 @@ def _run(
             exit_with(f"cannot read {error.filename or 'standard input'}: {error.strerror}", FAILED)
         if client is None:
             settings = load_settings_or_exit()
-            results = convert_locally(
-                registry, tasks, options, settings, mode.outputs, dry_run=mode.dry_run, jobs=mode.jobs
-            )
-            work = report(results, len(tasks), skipped, mode.display)
+            convert = partial(convert_locally, registry, options=options, settings=settings, jobs=mode.jobs)
+            work = _run_locally(convert, tasks, shares, skipped, mode)
         else:
-            work = _run_remotely(client, tasks, options, skipped, mode)
+            work = _run_remotely(client, tasks, options, shares, skipped, mode)
         try:
             done = asyncio.run(work)
         except SandboxIncomplete as error:
             exit_with(str(error), FAILED)
+        except UsageError as error:
+            exit_with(str(error), WRONG_USAGE)
         if not mode.submit:
             summarize(done, skipped, mode.display)
-    if any(result.error for result in done):
-        raise typer.Exit(FAILED)
+    return done
 
 
 def _with_files(
@@ -152,10 +164,41 @@ def _with_files_of_outputs(
     return [replace(task, files=[*task.files, *files.items()]) for task in tasks]
 
 
+async def _run_locally(
+    convert: Callable[..., AsyncIterator[CommandResult]],
+    tasks: Sequence[ConversionTask],
+    shares: Mapping[str, float],
+    skipped: list[SkippedFile],
+    mode: Mode,
+) -> list[CommandResult]:
+    if shares:
+        tasks = await _with_sizes(convert(tasks=tasks, dry_run=True), shares)
+    results = convert(tasks=tasks, outputs=mode.outputs, dry_run=mode.dry_run)
+    return await report(results, len(tasks), skipped, mode.display)
+
+
+async def _with_sizes(results: AsyncIterator[CommandResult], shares: Mapping[str, float]) -> list[ConversionTask]:
+    """The tasks of dry runs, with shares of the size that each result would have, in pixels.
+
+    Those that fail stay, and fail again. Raises UsageError if a result has no size.
+    """
+    tasks: list[ConversionTask] = []
+    async for result in results:
+        sides: dict[str, int] = {}
+        if (outcome := result.outcome) is not None:
+            if outcome.width is None or outcome.height is None:
+                raise UsageError(f"{result.task.label}: the result has no size of which it could be a share.")
+            sizes = {"width": outcome.width, "height": outcome.height}
+            sides = {name: max(1, round(share * sizes[name])) for name, share in shares.items()}
+        tasks.append(replace(result.task, options=sides))
+    return tasks
+
+
 async def _run_remotely(
     client: convertd_client.AsyncClient,
     tasks: Sequence[ConversionTask],
     options: OptionValues,
+    shares: Mapping[str, float],
     skipped: list[SkippedFile],
     mode: Mode,
 ) -> list[CommandResult]:
@@ -163,6 +206,8 @@ async def _run_remotely(
     fields = {**options, **mode.target}
     async with client:
         results: AsyncIterator[CommandResult]
+        if shares:
+            tasks = await _with_sizes(remote.dry_run_remotely(client, tasks, fields), shares)
         if mode.submit:
             results = remote.submit_remotely(client, tasks, fields)
         elif mode.dry_run:

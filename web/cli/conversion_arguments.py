@@ -1,10 +1,10 @@
 """Values of the commands that convert files: arguments as given, and the tasks that follow from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine import FileFormat, any_of
+from engine import FileFormat, OptionValues, any_of
 from engine.auto_format import AUTO
 
 AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=any_of())
@@ -24,6 +24,7 @@ class Arguments:
 
     Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
     `filename`: the template of results. `chosen_later`: other options determine the results. `changes`: there are some.
+    `numbered`: a result can be several files, which are numbered.
     """
 
     paths: Sequence[Path]
@@ -37,6 +38,7 @@ class Arguments:
     filename: str | None = None
     chosen_later: bool = False
     changes: bool = False
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class ConversionTask:
     their names. `label`
     names the input in messages. The format of the first input is detected by its content and its filename `name`; it
     is `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None:
-    fail. `named`: the result has its own name, in the folder of the output.
+    fail. `named`: the result has its own name, in the folder of the output. `numbered` is as in Arguments. `options`
+    are those that only this file has.
     """
 
     inputs: tuple[Path, ...]
@@ -73,11 +76,14 @@ class ConversionTask:
     files: Sequence[tuple[str, Path]] = ()
     url: str | None = None
     named: bool = False
+    numbered: bool = False
+    options: OptionValues = field(default_factory=dict)
 
     @property
     def known_output(self) -> Path | None:
         """The file that the result is written to, if it is one and known before the conversion."""
-        return None if self.named or (self.output is not None and self.output.is_dir()) else self.output
+        is_chosen = self.named or (self.numbered and not self.archive)
+        return None if is_chosen or (self.output is not None and self.output.is_dir()) else self.output
 
     @property
     def archive(self) -> bool:

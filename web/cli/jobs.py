@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from typing import Annotated
 import typer
 
 from convertd_client import Client, ConvertdError, Job
+from web.cli.login import find_key
 from web.cli.output import FAILED, WRONG_USAGE, Json, exit_with, print_message, print_table
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
@@ -101,10 +101,8 @@ def _outcome(job: Job) -> str:
 @contextmanager
 def _client(server: str | None) -> Iterator[Client]:
     """A client of the server. Exits if the URL or the API key is missing or wrong, or a call fails."""
-    if not os.environ.get("CONVERTD_API_KEY"):
-        exit_with("set CONVERTD_API_KEY to your API key for the server.", WRONG_USAGE)
     try:
-        with Client(server) as client:
+        with Client(server, find_key(server)) as client:
             yield client
     except ValueError as error:
         exit_with(str(error), WRONG_USAGE)

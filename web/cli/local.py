@@ -6,14 +6,14 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from config.settings import Settings
 from engine import AnyTool, ConversionError, FileFormat, OptionValues
-from engine.errors import UnknownFormat
+from engine.errors import ExecutorUnavailable, UnknownFormat
 from engine.executor import Executor, Task, TaskOutput, TaskResult
 from engine.executor.tasks import PlannedOutput, task_of
 from engine.file_names import FILENAME, file_name
@@ -36,8 +36,8 @@ async def convert_locally(
     tasks: Sequence[ConversionTask],
     options: OptionValues,
     settings: Settings,
-    outputs: str | None = None,
     *,
+    outputs: str | None = None,
     dry_run: bool = False,
     jobs: int | None = None,
 ) -> AsyncIterator[CommandResult]:
@@ -48,7 +48,7 @@ async def convert_locally(
             yield refused
             continue
         try:
-            planned.append((task, make_plans(registry, task, options, outputs)))
+            planned.append((task, make_plans(registry, task, {**options, **task.options}, outputs)))
         except (ConversionError, OSError) as error:
             yield failure(task, error)
     if not planned:
@@ -56,10 +56,12 @@ async def convert_locally(
     modules = frozenset[str]().union(*(plan.modules for _, made in planned for one in made for plan in one.plans))
     executor = command_executor(settings, len(planned), modules, jobs)
     try:
+        with suppress(ExecutorUnavailable):  # raised again for the tasks
+            await executor.start()  # the first start of an installation, which compiles it, outlasts the wait of a task
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
         run = dry_run_task if dry_run else convert_task
-        works = [run(executor, task, made, options) for task, made in planned]
+        works = [run(executor, task, made, {**options, **task.options}) for task, made in planned]
         for result in asyncio.as_completed(works):
             yield await result
     finally:

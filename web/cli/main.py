@@ -6,7 +6,6 @@ The modules of commands are imported when they run: `convertd --help` must not w
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import sys
@@ -14,12 +13,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from importlib import import_module
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from web.cli import option_flags
+from web.cli import installation, option_flags
 from web.cli.output import (
     FAILED,
     WRONG_USAGE,
@@ -46,11 +46,16 @@ _COMMANDS = {
     ),
     "cluster": ("cluster", "Prepare the machines of a cluster."),
     "jobs": ("jobs", "Conversions that a server runs in the background."),
+    "login": ("login", "Keep the API key of a server for --remote."),
     "mcp": (
         "mcp",
         "Give agents tools that convert files, by the Model Context Protocol over standard input and output.",
     ),
     "plugin": ("plugin_commands", "Write a plugin, and check plugins."),
+    "watch": (
+        "watch",
+        "Convert what arrives in a folder, with the flags of convert: convertd watch FOLDER OUTPUT --to FORMAT.",
+    ),
     "restore": ("backup", "Restore a backup into an unused data folder, database and store, which the settings name."),
 }
 """The commands of other modules of this package: their modules, and what they do."""
@@ -76,8 +81,22 @@ class DelayedCommand(TyperCommand):
 class Commands(TyperGroup):
     """The commands, and one for each tool, which is read only if no other command has the name.
 
-    `convert` has flags for the options of conversions, which are read only if a flag needs them.
+    `convert` has flags for the options of conversions, which are read only if a flag needs them. Its name can be left
+    out before a file or one of its flags.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*self._implied(ctx, args), *args])
+
+    def _implied(self, ctx: Any, args: list[str]) -> list[str]:
+        """`convert` if the arguments begin with a file, or with a flag that is not of all commands."""
+        if not args or args[0] in (*self.commands, *_COMMANDS):
+            return []
+        own = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
+        name = args[0].partition("=")[0]
+        is_flag = name.startswith("-") and name not in own
+        is_file = {".", "/"} & {*name} or (Path(name).exists() and self.get_command(ctx, name) is None)
+        return ["convert"] if is_flag or is_file else []
 
     def list_commands(self, ctx: Any) -> list[str]:
         tools: Iterable[str] = ()
@@ -93,11 +112,15 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name) or option_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if args[0] == "watch":
+            args = ["convert", "--watch", *args[1:]]
+        if self.get_command(ctx, args[0]) is None:
+            option_flags.check_command(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and command.name == "convert":
             known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
             flags = list(takewhile(lambda arg: arg != "--", rest))
-            unknown = any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags)
+            unknown = any(option_flags.is_word(arg) and arg.partition("=")[0] not in known for arg in flags)
             if unknown or "-h" in flags or ctx.resilient_parsing:  # the shell completes flags
                 command = option_flags.convert_command()
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
@@ -143,14 +166,25 @@ def root(
 
 def main() -> None:
     """Entry point of the `convertd` script."""
+    if hidden := installation.find_hidden():
+        sys.exit(f"convertd: {hidden}")
     try:
         cli()
     except ModuleNotFoundError as error:
         if error.name != "convertd_client":
+            _exit_if_damaged()
             raise
         sys.exit("convertd: this needs convertd-client; install it in the source folder with: pip install ./web/client")
+    except (ImportError, AttributeError):
+        _exit_if_damaged()
+        raise
     finally:
         gc.freeze()  # the garbage collector would visit all objects at exit, for tens of milliseconds
+
+
+def _exit_if_damaged() -> None:
+    if damaged := installation.find_damaged():
+        sys.exit(f"convertd: {damaged}")
 
 
 @cli.command()
@@ -167,6 +201,7 @@ def serve(
     """
     from config.settings import SettingsError
 
+    _exit_if_damaged()
     settings = load_settings_or_exit().at_port(port)
     supervisor = _supervisor(settings, processes) if processes > 1 else None
 
@@ -211,8 +246,11 @@ def worker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 0,
 ) -> None:
     """Run conversions of the servers of a cluster until stopped."""
+    _exit_if_damaged()
     settings = load_settings_or_exit()
     with exit_on_storage_errors():
+        import asyncio
+
         from web.services.operation.maintenance import DataFolderInUse
         from web.workers import cluster_worker
         from web.workers.executor_setup import SandboxIncomplete
@@ -304,6 +342,8 @@ def config(as_json: Json = False) -> None:
 @cli.command()
 def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
+    import asyncio
+
     from engine.registry import load_registry
     from engine.sandbox import advise
 
@@ -320,7 +360,7 @@ def doctor(as_json: Json = False) -> None:
         *((f"to allow {name}", text) for name, text in advise(sandbox.missing).items() if settings.sandbox != "off"),
         ("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time"),
         ("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}"),
-        ("", f"to {', '.join(processes['isolated_outputs'])}"),
+        ("process of one result", f"to {', '.join(processes['isolated_outputs'])}"),
         *((f"plugin: {plugin.name}", plugin.error or plugin.summary) for plugin in registry.plugins),
         *((f"missing: {one.name}", f"needed for {one.purpose}: {one.install}") for one in registry.missing),
     ]

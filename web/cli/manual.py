@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from click.core import Context, Parameter
 
 _ENVIRONMENT = {
-    "CONVERTD_API_KEY": "The API key for --remote.",
+    "CONVERTD_API_KEY": "The API key for --remote, in place of the one of convertd login.",
     "CONVERTD_URL": "The server of convertd jobs, if --remote is not given.",
     "CONVERTD_CONFIG": "A TOML file with settings. Each setting is a variable, too; convertd config lists them.",
 }

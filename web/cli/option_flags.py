@@ -99,6 +99,7 @@ Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
 ]
+Watch = Annotated[bool, typer.Option("--watch", hidden=True, help="What `convertd watch` does.")]
 Outputs = Annotated[
     str | None,
     typer.Option(
@@ -137,7 +138,9 @@ Overwrite = Annotated[
 ]
 Server = Annotated[
     str | None,
-    typer.Option("--remote", metavar="URL", help="Convert on this server, with the API key in CONVERTD_API_KEY."),
+    typer.Option(
+        "--remote", metavar="URL", help="Convert on this server, with CONVERTD_API_KEY or the key of convertd login."
+    ),
 ]
 
 
@@ -158,6 +161,7 @@ def convert(
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
+    watch: Watch = False,
 ) -> None:
     """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
     run_convert(**locals())
@@ -180,6 +184,7 @@ def run_convert(
     quiet: bool,
     verbose: bool,
     as_json: bool,
+    watch: bool,
     **options: str | bool | None,
 ) -> None:
     """Runs `convert` with its arguments, and options of conversions by name."""
@@ -199,6 +204,7 @@ def run_convert(
         filename=None if options.get("filename") is None else str(options["filename"]),
         chosen_later=bool(outputs or preset),
         changes=bool(given.keys() - {"filename"}),
+        numbered="pages" in given,
     )
     mode = conversion.Mode(
         server=server,
@@ -209,7 +215,11 @@ def run_convert(
         outputs=outputs,
         preset=preset,
     )
-    conversion.run(arguments, given, mode)
+    if watch:
+        from web.cli.watch import run
+
+        return run(arguments, given, mode)
+    return conversion.run(arguments, given, mode)
 
 
 def _display(quiet: bool, verbose: bool, as_json: bool) -> Display:
@@ -233,16 +243,36 @@ def convert_command() -> Any:
     return _command("convert", convert.__doc__, run, [*own.values(), *flags])
 
 
+def is_word(argument: str) -> bool:
+    """Whether an argument is a flag with a name, also after one hyphen, as other programs have them."""
+    return argument.startswith("-") and len(argument) > len("-j4")
+
+
 def check_names(command: Any, arguments: Sequence[str]) -> None:
     """Exits if a flag that `convert` does not have is what other programs, or the API, call one that it has."""
     from engine.options import meant_option
 
     known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
-    for name in (argument.partition("=")[0] for argument in arguments if argument.startswith("--")):
-        meant = meant_option(name[2:]) or name[2:].replace("-", "_")
+    for name in (argument.partition("=")[0] for argument in arguments if is_word(argument)):
+        meant = meant_option(name.lstrip("-")) or name.lstrip("-").replace("-", "_")
         flag = f"--{'to' if meant == OUTPUT_FORMAT else meant.replace('_', '-')}"
         if name not in known and flag in known:
             exit_with(f"there is no {name}; the option is {flag}.", WRONG_USAGE)
+
+
+def check_command(name: str) -> None:
+    """Exits if what is no command names a tool, or an option of `convert`, in another way."""
+    from engine.options import meant_option
+    from engine.registry import load_registry
+
+    registry = load_registry()
+    tools = registry.tools.values()
+    named = [tool.name for tool in tools if name in tool.name.split("-")]
+    option = meant_option(name) or name.replace("-", "_")
+    found = [f"convert --{option.replace('_', '-')}"] if option in registry.options else []
+    found += named or [tool.name for tool in tools if name in tool.words.split()]
+    if found:
+        exit_with(f"there is no command {name}; use {' or '.join(found)}.", WRONG_USAGE)
 
 
 def tool_command(name: str) -> Any:

@@ -31,13 +31,21 @@ def exit_with(message: str, status: int) -> NoReturn:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, fold: bool = True) -> None:
-    """Prints a table; None is an empty cell. Unless `fold` is false, it is not wider than the terminal."""
+    """Prints a table, or, into files and pipes, a line without headers for each row, whose cells are divided by tabs.
+
+    None is an empty cell. Unless `fold` is false, the table is not wider than the terminal.
+    """
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in cells:
+            print("\t".join(" ".join(cell.split()) for cell in row))
+        return
     from rich.console import Console  # noqa: PLC0415, which most commands do not need
     from rich.table import Column, Table  # noqa: PLC0415, as above
 
     table = Table(Column(headers[0], no_wrap=True), *headers[1:])
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    for row in cells:
+        table.add_row(*row)
     Console(soft_wrap=not fold, markup=False).print(table)
 
 
@@ -72,14 +80,14 @@ def _storage_error(error: Exception) -> str | None:
     from storage.errors import StorageError  # noqa: PLC0415
 
     first_line = str(error).partition("\n")[0]
-    install = "install it in the source folder with: pip install"
+    install = "install it with: pip install"
     match error:
         case ImproperlyConfigured():
-            return f"PostgreSQL needs the package psycopg; {install} '.[postgres]'"
+            return f"PostgreSQL needs the package psycopg; {install} 'psycopg[binary]'"
         case ModuleNotFoundError(name="obstore"):
-            return f"S3 needs the package obstore; {install} '.[s3]'"
+            return f"S3 needs the package obstore; {install} obstore"
         case ModuleNotFoundError(name="cryptography" | "dask" | "distributed" as package):
-            return f"a cluster needs the package {package}; {install} '.[cluster]'"
+            return f"a cluster needs the package {package}; run: sh config/setup.sh cluster, or {install} {package}"
         case NewerSchema():
             return f"{first_line} Install that release."
         case PeeweeException():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -14,7 +13,8 @@ from engine import OptionValues
 from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
 from web.agents.calls import by_name
-from web.cli.conversion_arguments import CHOSEN_LATER, ConversionTask, UsageError
+from web.cli.conversion_arguments import CHOSEN_LATER, ConversionTask
+from web.cli.login import find_key
 from web.cli.results import CommandResult, Explanation, Failure, failure, publish, refusal, temporary_path
 
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
@@ -22,9 +22,7 @@ _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's q
 
 def open_client(server: str) -> AsyncClient:
     """Returns a client of the server. Raises ValueError for an invalid URL or API key."""
-    if not os.environ.get("CONVERTD_API_KEY"):
-        raise UsageError("set CONVERTD_API_KEY to your API key for the server.")
-    return AsyncClient(server)
+    return AsyncClient(server, find_key(server))
 
 
 async def convert_remotely(
@@ -102,7 +100,7 @@ def _source(task: ConversionTask) -> tuple[Path | None, str | None]:
 
 def _fields(task: ConversionTask, options: OptionValues) -> dict[str, Any]:
     """The options of a conversion or tool, and its additional files."""
-    return {**by_name(task.files), **options}
+    return {**by_name(task.files), **options, **task.options}
 
 
 def _outcome(described: Result | Inspection, size: int) -> Outcome:

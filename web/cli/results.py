@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -199,30 +199,51 @@ def _is_stream(output: Path) -> bool:
 
 @dataclass(frozen=True)
 class Display:
-    """How much a command prints: `quiet`, only errors; `verbose`, a line for each file; or one JSON document."""
+    """How much a command prints: `quiet`, only errors; `verbose`, a line for each file; or one JSON document.
+
+    `on_result` is called with each result before it is described.
+    """
 
     quiet: bool = False
     verbose: bool = False
     as_json: bool = False
+    on_result: Callable[[CommandResult], None] = lambda _: None
 
 
 async def report(
     results: AsyncIterator[CommandResult], total: int, skipped: Sequence[SkippedFile], display: Display
 ) -> list[CommandResult]:
-    """Prints skipped files, progress, warnings and errors. Returns all results."""
+    """Prints skipped files, progress, warnings and errors. Returns all results.
+
+    Of several files, those with the same warning share a line, after all others.
+    """
     done: list[CommandResult] = []
     hidden = display.quiet or display.as_json
+    in_full = total == 1 or display.verbose
     for file in () if hidden else skipped:
         print(f"{file.path}: skipped, {file.reason}", file=sys.stderr)
     with progress(total, hidden=hidden) as show:
         async for result in results:
             done.append(result)
-            show([] if display.as_json else describe(result, display, with_defaults=total == 1 or display.verbose))
+            display.on_result(result)
+            show([] if display.as_json else describe(result, display, in_full=in_full))
+    if not hidden and not in_full:
+        _print_warnings(done)
     return done
 
 
-def describe(result: CommandResult, display: Display, *, with_defaults: bool) -> list[str]:
-    """The lines to print for a task; for a dry run, with the options that have their defaults."""
+def _print_warnings(results: Sequence[CommandResult]) -> None:
+    """Prints a line for each warning, with the first of its files and the number of the others."""
+    files: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.outcome.warnings if result.outcome is not None else ():
+            files.setdefault(f"{warning.message} ({warning.code})", []).append(result.task.label)
+    for text, (name, *others) in ((text, sorted(names)) for text, names in files.items()):
+        print(name + (f" and {len(others)} more" if others else ""), text, sep=": ", file=sys.stderr)
+
+
+def describe(result: CommandResult, display: Display, *, in_full: bool) -> list[str]:
+    """The lines to print for a task; `in_full`, with its warnings, and the defaults of options if it is a dry run."""
     name = result.task.label
     outcome = result.outcome
     if result.error is not None:
@@ -232,9 +253,9 @@ def describe(result: CommandResult, display: Display, *, with_defaults: bool) ->
     if result.skipped is not None:
         return [f"{name}: {result.skipped}"]
     assert outcome is not None  # set unless `error` or `skipped` is set
-    lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.warnings]
+    lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.warnings if in_full]
     if result.explanation is not None:
-        explained = _explain(result.explanation, outcome, with_defaults=with_defaults)
+        explained = _explain(result.explanation, outcome, with_defaults=in_full)
         return [*lines, *(f"{name}: {line}" for line in explained)]
     if len(result.outputs) > 1:
         lines.append(f"{name}: {len(result.outputs)} files, {result.outputs[0]} to {result.outputs[-1]}")

@@ -7,7 +7,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import typer
 
@@ -24,6 +26,8 @@ from web.cli.conversion_arguments import (
 )
 
 _STANDARD_STREAM = Path("-")  # standard input as INPUT, standard output as OUTPUT
+_Planned: TypeAlias = tuple[Path, Path | None, FileFormat]
+"""An input, its output, None for standard output, and the format of the output."""
 
 
 def make_tool_tasks(registry: Registry, arguments: ToolArguments, files: ExitStack) -> list[ConversionTask]:
@@ -44,9 +48,9 @@ def make_tool_tasks(registry: Registry, arguments: ToolArguments, files: ExitSta
         output if tool.archive else output / path.with_suffix(f".{tool.target.extensions[0]}").name
         for path in arguments.paths
     ]
-    _check_different(outputs if not tool.archive else ())
-    pairs = zip(arguments.paths, outputs, strict=True)
-    tasks = [_make_tool_task(registry, arguments, [path], place, files) for path, place in pairs]
+    planned: list[_Planned] = [(path, place, tool.target) for path, place in zip(arguments.paths, outputs, strict=True)]
+    planned = planned if tool.archive else _with_different_outputs(planned)
+    tasks = [_make_tool_task(registry, arguments, [path], place or output, files) for path, place, _ in planned]
     output.mkdir(parents=True, exist_ok=True)
     return tasks
 
@@ -120,11 +124,13 @@ def make_tasks(
         task = _make_named_task(registry, arguments, source_format, files, skipped)
         return [task], skipped
     targets = [_format(registry, name) for name in dict.fromkeys(arguments.to)] or [CHOSEN_LATER]
-    planned = [
+    planned: list[_Planned] = [
         (path, output, target) for target in targets for path, output in _pairs(registry, arguments, target, skipped)
     ]
+    if not arguments.chosen_later and arguments.filename is None and AUTO_FORMAT not in targets:
+        planned = _with_different_outputs(planned)
     _check_planned(arguments, planned)
-    if overwrite is None and arguments.output is not None and len(planned) == 1:
+    if overwrite is None and arguments.output is not None and len(planned) == 1 and not arguments.numbered:
         overwrite = _may_replace(planned[0][1])
     opened = {path: _open(path, source_format, files) for path in dict.fromkeys(path for path, _, _ in planned)}
     tasks = []
@@ -141,6 +147,7 @@ def make_tasks(
                 overwrite=overwrite,
                 source_format=source_format,
                 named=names_result and output not in (None, arguments.output),
+                numbered=arguments.numbered,
             )
         )
     return tasks, list(dict.fromkeys(skipped))
@@ -160,14 +167,16 @@ def _make_named_task(
     target = _target_of(registry, output)
     tool = None
     found = [
-        file for path in paths for file in _expand(registry, path, None, skipped, output, recursive=arguments.recursive)
+        file for path in paths for file in expand(registry, path, None, skipped, output, recursive=arguments.recursive)
     ]
     _check_output(output)
     for path in found:
         _check(path, output)
     if len(found) > 1 or any(path.is_dir() for path in paths):
         tool = _joining_tool(registry, found, target)
-    overwrite = _may_replace(output) if arguments.overwrite is None else arguments.overwrite
+    overwrite = arguments.overwrite
+    if overwrite is None and not arguments.numbered:
+        overwrite = _may_replace(output)
     opened = [_open(path, source_format, files) for path in found]
     label, name = opened[0][1:] if len(opened) == 1 else (f"{len(opened)} files", output.name)
     return ConversionTask(
@@ -179,10 +188,26 @@ def _make_named_task(
         overwrite=overwrite,
         source_format=source_format,
         tool=tool,
+        numbered=arguments.numbered,
     )
 
 
-def _check_planned(arguments: Arguments, planned: Sequence[tuple[Path, Path | None, FileFormat]]) -> None:
+def _with_different_outputs(planned: Sequence[_Planned]) -> list[_Planned]:
+    """The plans; of those with the same output, all but the first have a number: photo.webp, photo_2.webp."""
+    taken = {output for _, output, _ in planned}
+    used = set[Path]()
+    found: list[_Planned] = []
+    for path, output, target in planned:
+        place = output
+        if output in used:
+            names = (output.with_stem(f"{output.stem}_{number}") for number in count(2))
+            place = next(name for name in names if name not in taken | used)
+        used |= {place} if place is not None else set()
+        found.append((path, place, target))
+    return found
+
+
+def _check_planned(arguments: Arguments, planned: Sequence[_Planned]) -> None:
     """Raises UsageError for an input or output that cannot be used, and if two results would have the same name."""
     for path, output, _ in planned:
         _check(path, output)
@@ -277,7 +302,7 @@ def _pairs(
         return
     for path in paths:
         changes = arguments.changes and output is not None and output.resolve() != path.resolve()
-        found = _expand(registry, path, target, skipped, output, recursive=arguments.recursive, changes=changes)
+        found = expand(registry, path, target, skipped, output, recursive=arguments.recursive, changes=changes)
         for file in found:
             name = "stdin" if file == _STANDARD_STREAM else file.stem
             place = (
@@ -286,7 +311,7 @@ def _pairs(
             yield file, place / f"{name}.{target.extensions[0]}"
 
 
-def _expand(
+def expand(
     registry: Registry,
     path: Path,
     target: FileFormat | None,
@@ -309,7 +334,7 @@ def _expand(
             continue
         if one.is_dir() and recursive and not one.is_symlink():
             with suppress(UsageError):  # other folders may have files
-                found += _expand(registry, one, target, skipped, output, recursive=recursive, changes=changes)
+                found += expand(registry, one, target, skipped, output, recursive=recursive, changes=changes)
         elif (reason := _reason_to_skip(registry, one, target, changes)) is None:
             found.append(one)
         else:

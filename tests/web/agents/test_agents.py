@@ -272,7 +272,7 @@ def test_the_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert (done.exit_code, done.stderr) == (
         1,
-        "convertd: agents need mcp and convertd-client; in the source folder, pip install '.[mcp]' ./web/client\n",
+        "convertd: agents need mcp and convertd-client; run: sh config/setup.sh mcp, or pip install mcp ./web/client\n",
     )
 
 

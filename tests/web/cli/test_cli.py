@@ -1,20 +1,31 @@
 """The `convertd` command without a server."""
 
+import asyncio
 import json
 import re
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from PIL import Image
+from typer.testing import Result
 
+from engine.errors import ExecutorUnavailable
+from engine.executor import LocalExecutor
+from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
+from tests.support.results.conversions import opened
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
+from web.cli.conversion_arguments import AUTO_FORMAT, ConversionTask
+from web.cli.output import print_table
+from web.cli.results import CommandResult, Display, report
+from web.cli.units import without_units
 from web.services.operation.maintenance import lock_data_folder
 
 
@@ -59,6 +70,7 @@ def test_explain_shows_the_result(folder: Path) -> None:
         (("--strip", "photo.heic", "a.png"), "there is no --strip; the option is --metadata."),
         (("--density", "300", "photo.heic", "a.png"), "there is no --density; the option is --dpi."),
         (("--output_format=png", "photo.heic"), "there is no --output-format; the option is --to."),
+        (("-resize", "9", "photo.heic", "a.png"), "there is no -resize; the option is --width."),
         (("--pages", "all", "photo.heic", "a.zip"), "a.zip can hold files of any format; use --to FORMAT -o a.zip."),
     ],
 )
@@ -66,6 +78,39 @@ def test_names_of_other_programs(folder: Path, flags: tuple[str, ...], message: 
     done = invoke(folder, "convert", *flags)
 
     assert (done.exit_code, done.stderr) == (2, f"convertd: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *(
+            ("merge", "pdf-merge"),
+            ("join", "pdf-merge"),
+            ("images", "convert --images or pdf-extract-images or pdf-from-images"),
+        ),
+        *(("resize", "convert --width or pdf-resize-pages"), ("max-bytes", "convert --max-bytes")),
+    ],
+)
+def test_commands_of_other_programs(folder: Path, name: str, meant: str) -> None:
+    done = invoke(folder, name, "photo.heic", "out")
+
+    assert (done.exit_code, done.stderr) == (2, f"convertd: there is no command {name}; use {meant}.\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("photo.heic", "a.jpg"), ("--to", "jpeg", "-o", "a.jpg", "./photo.heic"), ("photo", "a.jpg")]
+)
+def test_the_name_of_convert_can_be_left_out(folder: Path, arguments: tuple[str, ...]) -> None:
+    (folder / "photo").write_bytes(sample("heic"))
+
+    assert invoke(folder, *arguments).exit_code == 0
+    assert opened((folder / "a.jpg").read_bytes()).format == "JPEG"
+
+
+def test_a_file_with_the_name_of_a_command_is_none_of_its_arguments(folder: Path) -> None:
+    (folder / "tools").mkdir()
+
+    assert "pdf-merge\t" in invoke(folder, "tools").stdout
 
 
 def test_a_dry_run_of_several_files_leaves_out_defaults(folder: Path) -> None:
@@ -130,18 +175,75 @@ def test_an_unknown_flag_names_the_nearest(folder: Path) -> None:
 
 
 def test_many_files_into_a_folder(folder: Path) -> None:
-    done = invoke(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
+    (folder / "photo_2.png").write_bytes(sample("png"))
 
-    assert done.exit_code == 2  # photo.heic and photo.png have the same output
-    assert not list((folder / "out").iterdir())
-    (folder / "other.png").write_bytes(sample("png"))
-
-    done = invoke(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "photo.png", "photo_2.png", "out", "--to", "webp")
 
     assert done.exit_code == 1
     assert "bad.png: " in done.stderr
     assert "corrupt_input" in done.stderr
-    assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "other.webp"}
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "photo_2.webp", "photo_3.webp"}
+
+
+def test_processes_start_before_conversions_whose_wait_is_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    async def start(_executor: LocalExecutor) -> None:
+        calls.append("start")
+        raise ExecutorUnavailable("No process.")
+
+    async def run(_executor: LocalExecutor, *_arguments: object) -> None:
+        calls.append("run")
+        raise ExecutorUnavailable("No process can be started.")
+
+    monkeypatch.setattr(LocalExecutor, "start", start)
+    monkeypatch.setattr(LocalExecutor, "run", run)
+
+    done = invoke(folder, "photo.heic", "photo.png", "-o", "out/", "--to", "webp")
+
+    assert (done.exit_code, calls) == (1, ["start", "run", "run"])
+    assert done.stderr.count("No process can be started.") == 2
+
+
+@pytest.mark.parametrize(("verbose", "lines"), [(False, ["a and 2 more: Small. (small)"]), (True, None)])
+def test_a_warning_of_several_files_is_a_line(
+    capsys: pytest.CaptureFixture[str], lines: list[str] | None, *, verbose: bool
+) -> None:
+    outcome = Outcome("png", 1, warnings=(WarningRecord("small", "Small."),))
+
+    async def results() -> AsyncIterator[CommandResult]:
+        for name in ("b", "a", "c"):
+            yield CommandResult(ConversionTask((), name, name, None, AUTO_FORMAT, None), outcome)
+
+    asyncio.run(report(results(), 3, [], Display(verbose=verbose)))
+
+    found = capsys.readouterr().err.splitlines()
+    assert found == lines or (verbose and found == [f"{name}: Small. (small)" for name in "bac"])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"max_bytes": "200kB", "width": "9"}, ({"max_bytes": "200000", "width": "9"}, {})),
+        ({"max_bytes": "1.5 MiB"}, ({"max_bytes": "1572864"}, {})),
+        ({"max_bytes": "1234", "width": "150%"}, ({"max_bytes": "1234"}, {"width": 1.5})),
+        ({"max_bytes": "2 parsecs", "height": "0%"}, ({"max_bytes": "2 parsecs", "height": "0%"}, {})),
+    ],
+)
+def test_units(given: dict[str, object], expected: tuple[dict[str, object], dict[str, float]]) -> None:
+    assert without_units(given) == expected
+
+
+def test_shares_of_the_size(folder: Path) -> None:
+    Image.new("RGB", (30, 20)).save(folder / "wide.png")
+    (folder / "text.txt").write_text("text")
+
+    assert invoke(folder, "wide.png", "out/wide.webp", "--width", "50%").exit_code == 0
+    assert opened((folder / "out" / "wide.webp").read_bytes()).size == (15, 10)
+    assert invoke(folder, "bad.png", "out/bad.webp", "--width", "50%").exit_code == 1
+    refused = invoke(folder, "text.txt", "text.docx", "--width", "50%")
+    assert (refused.exit_code, "text.txt: the result has no size" in refused.stderr) == (2, True)
+    assert invoke(folder, "pdf-rotate", "text.pdf", "-o", "x.pdf", "--width", "50%").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -171,9 +273,27 @@ def test_invalid_arguments_exit_with_2(folder: Path, arguments: tuple[str, ...])
     assert {path.name for path in folder.rglob("*")} == before
 
 
-def test_formats_and_doctor_print_tables(folder: Path) -> None:
+def _rows(done: Result) -> dict[str, str]:
+    """The lines of a command in a pipe: a name, a tab, and one more cell."""
+    return dict(line.split("\t") for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(("terminal", "printed"), [(True, "│ x │   │"), (False, "x\t\ny z\t1\n")])
+def test_tables_are_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str, *, terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+
+    print_table(("a", "b"), [("x", None), ("y\nz", 1)])
+
+    output = capsys.readouterr().out
+    assert printed in output
+    assert ("\t" in output) is not terminal
+
+
+def test_formats_and_doctor_print_lines_in_pipes(folder: Path) -> None:
     settings = {"CONVERTD_JOBS_PER_PROCESS": "7", "CONVERTD_SANDBOX": "off"}
-    rows = dict(re.findall("│ (.+?) +│ (.+?) +│", invoke(folder, "doctor", COLUMNS="400", **settings).stdout))
+    rows = _rows(invoke(folder, "doctor", **settings))
     layers = {row for row in rows if row.startswith("sandbox layer: ") and rows[row] == "active"}
     isolated = rows["process of one conversion"].removeprefix("from ").split(", ")
 
@@ -192,7 +312,7 @@ def test_formats_as_json(folder: Path) -> None:
 
 def test_formats_of_one_input_and_of_a_pair(folder: Path) -> None:
     outputs = json.loads(invoke(folder, "formats", "pptx", "--json").stdout)["outputs"]
-    rows = dict(re.findall("│ (.+?) +│ (.*?) +│", invoke(folder, "formats", "JPG", "webp", COLUMNS="300").stdout))
+    rows = _rows(invoke(folder, "formats", "JPG", "webp"))
 
     assert {"output_format": "md", "losses": ["detail"]} in outputs
     assert rows["steps"].endswith("raster -> webp")
@@ -261,7 +381,19 @@ def test_a_data_folder_has_one_server(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "unneeded"),
     [
-        (["--help"], {"config.settings", "engine", "httpx", "peewee", "tornado", "web.cli.account"}),
+        (
+            ["--help"],
+            {
+                "asyncio",
+                "config.settings",
+                "importlib.metadata",
+                "engine",
+                "httpx",
+                "peewee",
+                "tornado",
+                "web.cli.account",
+            },
+        ),
         (["config"], {"engine", "httpx", "peewee", "redis", "stripe", "tornado"}),
         (["archive", "a.gz", "--before", "2026-01"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),
         (["account", "audit"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),

@@ -89,6 +89,19 @@ def test_one_existing_page_keeps_all_from_being_written(folder: Path) -> None:
     assert _format((folder / "out" / "page-02.png").read_bytes()) == "PNG"
 
 
+def test_numbered_pages_replace_no_file_with_the_name_of_the_output(folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 2))
+    (folder / "page.png").write_bytes(b"precious")
+
+    done = invoke(folder, "pages.pdf", "page.png", "--pages", "all")
+    single = invoke(folder, "pages.pdf", "page.png", "--pages", "2")
+
+    assert done.exit_code == 0, done.stderr
+    assert (folder / "page-02.png").exists()
+    assert (single.exit_code, "page.png exists; use -y" in single.stderr) == (1, True)
+    assert (folder / "page.png").read_bytes() == b"precious"
+
+
 def test_a_replaced_file_keeps_its_mode(folder: Path) -> None:
     (folder / "photo.jpg").touch(0o640)
     (folder / "photo.jpg").chmod(0o640)

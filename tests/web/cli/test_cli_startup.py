@@ -5,6 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import PathFinder
+from importlib.metadata import Distribution
+from importlib.util import find_spec
 from pathlib import Path
 from socket import create_server
 
@@ -13,6 +16,7 @@ import pytest
 from engine.registry import load_registry
 from storage.database import Database, Transaction
 from tests.support.command_line import COMMAND, invoke, run_command
+from web.cli import installation
 
 _SERVE, _ACCOUNTS = ("serve", "--port", "0"), ("account", "list")
 _BLOBS, _SCHEDULER = "file:///dev/shm/blobs", "tcp://127.0.0.1:8786"  # not used: the commands end before
@@ -67,7 +71,7 @@ def test_the_driver_of_postgresql_is_missing(tmp_path: Path, command: tuple[str,
 
     message = _message(tmp_path, *command, PYTHONPATH=path, CONVERTD_DATABASE_URL="postgresql://127.0.0.1/name")
 
-    _check(message, "psycopg", "pip install '.[postgres]'")
+    _check(message, "psycopg", "pip install 'psycopg[binary]'")
 
 
 def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
     assert invoke(tmp_path, "account", "create", "--email", "a@example.test", "--name", "Test").exit_code == 0
 
     for command in (_SERVE, ("account", "delete", "a@example.test", "--yes")):
-        _check(_message(tmp_path, *command, **environment), "obstore", "pip install '.[s3]'")
+        _check(_message(tmp_path, *command, **environment), "obstore", "pip install obstore")
 
     assert "a@example.test" in invoke(tmp_path, *_ACCOUNTS).stdout
 
@@ -84,7 +88,7 @@ def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
 def test_the_package_of_clusters_is_missing(tmp_path: Path, command: tuple[str, ...]) -> None:
     message = _message(tmp_path, *command, PYTHONPATH=_hide(tmp_path, "distributed"), **_CLUSTER)
 
-    _check(message, "distributed", "pip install '.[cluster]'")
+    _check(message, "distributed", "sh config/setup.sh cluster")
 
 
 def test_the_client_is_missing(tmp_path: Path) -> None:
@@ -224,12 +228,14 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
                 "doctor",
                 "formats",
                 "jobs",
+                "login",
                 "man",
                 "mcp",
                 "plugin",
                 "restore",
                 "serve",
                 "tools",
+                "watch",
                 "worker",
                 *load_registry().tools,
             },
@@ -259,3 +265,36 @@ def test_completion_is_installed(tmp_path: Path) -> None:
     subprocess.run([bash, "-c", script], check=True, capture_output=True, env={**os.environ, "HOME": str(tmp_path)})
 
     assert "convertd" in (tmp_path / ".bashrc").read_text()
+
+
+@pytest.mark.parametrize("name", ["config.py", "engine/__init__.py", "storage/x"])
+def test_a_package_of_another_project_that_hides_ours_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    finder = PathFinder.find_spec(name.partition("/")[0].removesuffix(".py"), [str(tmp_path)])
+    assert finder is not None
+    monkeypatch.setattr(
+        installation, "find_spec", lambda package: finder if package == finder.name else find_spec(package)
+    )
+
+    assert (installation.find_hidden() or "").startswith(str(finder.origin or "a folder storage without"))
+
+
+def test_a_file_that_another_distribution_has_replaced_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "convertd-1.0.dist-info").mkdir()
+    (tmp_path / "convertd-1.0.dist-info" / "RECORD").write_text("config/__init__.py,,3\nweb/x.py,,4\nweb/none.pyc,,\n")
+    for name in ("config/__init__.py", "web/x.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("one\n")
+    found = Distribution.at(tmp_path / "convertd-1.0.dist-info")
+    monkeypatch.setattr("importlib.metadata.distribution", {"convertd": found}.__getitem__)
+
+    assert (installation.find_damaged() or "").startswith(f"{tmp_path}/config/__init__.py is not the file")
+    (tmp_path / "config" / "__init__.py").write_text("12\n")
+    assert installation.find_damaged() is None
+    (tmp_path / "web" / "x.py").unlink()
+    assert "web/x.py" in (installation.find_damaged() or "")

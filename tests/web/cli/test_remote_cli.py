@@ -176,6 +176,25 @@ def test_wrong_use_of_url(folder: Path, server: Running, arguments: list[str]) -
     assert done.exit_code == 2
 
 
+def test_the_key_of_a_login_is_used(folder: Path, server: Running) -> None:
+    home = {"XDG_CONFIG_HOME": str(folder / "config"), "CONVERTD_API_KEY": ""}
+    convert = ("photo.heic", "photo.jpg", "--remote", server.url)
+    file = folder / "config" / "convertd" / "keys.json"
+
+    without = invoke(folder, *convert, **home)
+    wrong = invoke(folder, "login", server.url, answer="cvd_live_wrong\n", **home)
+    assert (without.exit_code, "convertd login URL" in without.stderr) == (2, True)
+    assert (wrong.exit_code, file.exists()) == (1, False)
+
+    done = invoke(folder, "login", server.url + "/", answer=server.account(10) + "\n", **home)
+
+    assert done.exit_code == 0, done.stderr
+    assert [path.stat().st_mode & 0o777 for path in (file, file.parent)] == [0o600, 0o700]
+    assert [path.name for path in file.parent.iterdir()] == ["keys.json"]
+    assert invoke(folder, *convert, **home).stderr == "convertd: 9 credits remain.\n"
+    assert invoke(folder, "jobs", "list", "--remote", server.url, **home).exit_code == 0
+
+
 def test_files_are_submitted_and_their_results_downloaded(folder: Path, server: Running) -> None:
     key = server.account(10)
     remote = ("--remote", server.url)
