@@ -39,38 +39,39 @@ from convertd_client.transport import ConvertdError
 # POST /convert has these in addition to options.
 _REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
+_OMITTED = ("kind",)  # fields that classes make needless
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`
 _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
-        "Account": ["getAccount"],
-        "Batch": ["getBatch", "createBatch"],
-        "BatchEntry": ["convertBatch.results"],
-        "BatchResult": ["convertBatch"],
-        "Conversion": ["getConversion"],
-        "ConversionResult": ["convertFile", "mergePdfsToJson", "deletePdfPagesToJson"],
-        "Day": ["getUsage.by_day"],
-        "FidelityWarning": ["convertFile.warnings"],
-        "FileError": ["getFile.error", "convertBatch.results.error"],
-        "FileList": ["listFiles"],
-        "Formats": ["listFormats"],
+        "Account": ["accountGet"],
+        "Batch": ["batchesGet", "batchesCreate"],
+        "BatchEntry": ["batchesConvert.results"],
+        "BatchResult": ["batchesConvert"],
+        "Conversion": ["conversionsGet"],
+        "ConversionResult": ["filesConvert", "pdfMergeToJson", "pdfDeletePagesToJson"],
+        "Day": ["usageGet.by_day"],
+        "FidelityWarning": ["filesConvert.warnings"],
+        "FileError": ["filesGet.error", "batchesConvert.results.error"],
+        "FileList": ["filesList"],
+        "Formats": ["formatsList"],
         "Inspection": ["inspect"],
-        "Job": ["getJob", "endJob"],
-        "JobFailure": ["getJob.error"],
-        "JobList": ["listJobs"],
-        "Key": ["listKeys.keys"],
-        "Link": ["createLink"],
-        "NewKey": ["createKey", "rotateKey", "verify"],
-        "Pair": ["listFormats.conversions", "getUsage.by_conversion"],
-        "Preset": ["getPreset", "putPreset", "listPresets.presets"],
-        "OutputResult": ["convertFile.outputs"],
-        "Purchase": ["purchaseCredits"],
-        "RateLimit": ["getAccount.rate_limit"],
-        "Registration": ["register"],
-        "Storage": ["getAccount.storage"],
-        "StoredFile": ["uploadFile", "getFile", "addToBatch", "getBatch.files", "listFiles.files"],
-        "Tool": ["listTools.tools"],
-        "Usage": ["getUsage"],
+        "Job": ["jobsGet", "jobsCancel"],
+        "JobFailure": ["jobsGet.error"],
+        "JobList": ["jobsList"],
+        "Key": ["keysList.keys"],
+        "Link": ["linksCreate"],
+        "NewKey": ["keysCreate", "keysRotate", "accountVerify"],
+        "Pair": ["formatsList.conversions", "usageGet.by_conversion"],
+        "Preset": ["presetsGet", "presetsSave", "presetsList.presets"],
+        "OutputResult": ["filesConvert.outputs"],
+        "Purchase": ["creditsPurchase"],
+        "RateLimit": ["accountGet.rate_limit"],
+        "Registration": ["accountRegister"],
+        "Storage": ["accountGet.storage"],
+        "StoredFile": ["filesUpload", "filesGet", "batchesAddFile", "batchesGet.files", "filesList.files"],
+        "Tool": ["toolsList.tools"],
+        "Usage": ["usageGet"],
     }
 )
 """The models, with the operations whose responses, or fields of responses, each describes.
@@ -125,6 +126,8 @@ class _Module:
     def _fields(self, schemas: Sequence[Schema]) -> Iterator[str]:
         """The lines of the fields that any of the schemas has. A field that one of them omits is optional."""
         for name in dict.fromkeys(name for schema in schemas for name in schema["properties"]):
+            if name in _OMITTED:
+                continue
             optional = not all(name in schema.get("required", ()) for schema in schemas)
             properties = [schema["properties"][name] for schema in schemas if name in schema["properties"]]
             yield self._field(name, properties, optional=optional)

@@ -37,7 +37,7 @@ _SEARCHES = {  # anchors that they find
     "serial numbers": ("recipe-location", "option-metadata"),
     "idempotency-key": ("repeating",),
     "no_credits": ("no_credits",),
-    "merge pdf": ("mergePdfs",),
+    "merge pdf": ("pdfMerge",),
 }
 PATHS = [page.path for page in DOCS_PAGES if page.name != "options/more"]
 
@@ -285,7 +285,7 @@ def test_named_entries_open_and_are_below_the_sticky_bar(page: Page, width: int)
         assert target
         assert bar["y"] == pytest.approx(0, abs=1)
         assert bar["height"] <= target["y"] < 200
-    expect(page.locator("#createWebhook table").first).to_be_visible()
+    expect(page.locator("#webhooksCreate table").first).to_be_visible()
 
 
 def test_contents_show_where_the_reader_is(page: Page) -> None:
