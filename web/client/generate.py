@@ -1,24 +1,30 @@
-"""Writes the options, errors and models of the Python client, from the OpenAPI document of this source tree.
+"""Writes the options, errors and models of the Python client, or builds the package of another language.
 
-python web/client/generate.py [FILE]
+Both are made from the OpenAPI document of this source tree:
+
+python web/client/generate.py [python [FILE]]
+python web/client/generate.py LANGUAGE [FOLDER]
 """
 
 import json
 import re
 import sys
 import textwrap
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from engine.registry import load_registry
+from web.client.package_builds import LANGUAGES, BuildError, build
 from web.docs.openapi import document
 from web.routes import documented_operations
 
 Schema = Mapping[str, Any]
 
 _FILE = Path(__file__).parent / "convertd_client" / "schema.py"
+_BUILDS = Path(__file__).parent / "build"
 _MAX_LINE = 120  # characters
 _INDENT = "    "
 _HEADER = '''\
@@ -81,9 +87,20 @@ A schema belongs to the first of its models. Objects of schemas that belong to n
 
 
 def main() -> None:
-    """Writes the file that is given as argument, or the one of the client."""
-    api = document(documented_operations(load_registry()), load_registry(), "http://localhost:8000/api/v1")
-    Path(sys.argv[1] if len(sys.argv) > 1 else _FILE).write_text("\n\n".join(_Module(api).classes()))
+    """Writes what the arguments name: the module of the Python client, or the package of a language."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("language", nargs="?", choices=("python", *LANGUAGES), default="python")
+    parser.add_argument("path", nargs="?", type=Path, help="The file, or the folder, which must be empty.")
+    given = parser.parse_args()
+    registry = load_registry()
+    api = document(documented_operations(registry), registry, "http://localhost:8000/api/v1")
+    if given.language == "python":
+        (given.path or _FILE).write_text("\n\n".join(_Module(api).classes()))
+        return
+    try:
+        build(given.language, given.path or _BUILDS / given.language, api)
+    except BuildError as error:
+        sys.exit(str(error))
 
 
 class _Module:
