@@ -278,7 +278,7 @@ def test_anchors_of_other_pages_lead_there(page: Page, old: str, new: str) -> No
 def test_named_entries_open_and_are_below_the_sticky_bar(page: Page, width: int) -> None:
     page.emulate_media(reduced_motion="reduce")
     page.set_viewport_size({"width": width, "height": 800})
-    for path, anchor in (("/docs", "recipe-location"), ("/docs/convert", "convert"), ("/docs/jobs", "createWebhook")):
+    for path, anchor in (("/docs", "recipe-location"), ("/docs/convert", "convert"), ("/docs/jobs", "webhooksCreate")):
         page.goto(f"{path}#{anchor}")
         bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
         assert bar
