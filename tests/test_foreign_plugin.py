@@ -186,12 +186,12 @@ class TestTheToolOfThePlugin:
         own, options = form["allOf"]
 
         assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ff-tiles", "Cut into tiles", "ff")
-        assert paths["/tools/ff-tiles"]["post"]["operationId"] == "cutIntoTiles"
+        assert paths["/tools/ff-tiles"]["post"]["operationId"] == "ffTiles"
         assert {*form["properties"]} == {"file", "stamp"}
         assert ("url" in own["properties"], "required" in form) == (True, False)
-        assert options == {"$ref": "#/components/schemas/CutIntoTilesOptions"}
-        assert paths["/tools/ff-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
-        assert "cutIntoTiles" in http.get(f"{url}/docs/tools").text
+        assert options == {"$ref": "#/components/schemas/FfTilesOptions"}
+        assert paths["/tools/ff-tiles/json"]["post"]["operationId"] == "ffTilesToJson"
+        assert "ffTiles" in http.get(f"{url}/docs/tools").text
 
     def test_in_the_command_and_the_client(self, binaries: Path, url: str, tmp_path: Path) -> None:
         (tmp_path / "photo.ff").write_bytes(_FF)

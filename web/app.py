@@ -75,8 +75,8 @@ def assemble(
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
 
     def openapi() -> dict[str, Any]:
-        absent = set() if settings.packs_on_sale else {"purchaseCredits", "receiveStripeEvent"}
-        absent |= {"register"} if settings.registration == "closed" else set()
+        absent = set() if settings.packs_on_sale else {"creditsPurchase", "stripeEventsReceive"}
+        absent |= {"accountRegister"} if settings.registration == "closed" else set()
         offered = [one for one in documented_operations(registry) if one.operation.id not in absent]
         made = document(offered, registry, settings.base_url)
         if settings.packs_on_sale:

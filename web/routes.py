@@ -85,7 +85,7 @@ from web.site.pages import (
     load_templates,
 )
 from web.site.sign_in import OidcCallback, OidcStart, Session, SignInEmail, SignInLink
-from web.site.site_files import LlmsText, Manifest, SecurityText, Sitemap
+from web.site.site_files import LlmsText, Manifest, PostmanCollection, SecurityText, Sitemap
 from web.site.tools import ToolPage
 
 Resource: TypeAlias = tuple[str, type[BaseHandler]]
@@ -148,6 +148,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/developers/verify", VerifyPage),
     ("/tools/([a-z0-9-]{1,80})", ToolPage),
     ("/sitemap.xml", Sitemap),
+    ("/postman.json", PostmanCollection),
     ("/.well-known/security.txt", SecurityText),
     ("/llms.txt", LlmsText),
     ("/manifest.webmanifest", Manifest),

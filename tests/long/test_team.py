@@ -20,7 +20,7 @@ _DOCUMENT = read("config/TEAM.md")
 _SECTIONS = ("Settings", "Start", "Invite the team", "Convert")
 _LIMIT = 100 << 20  # bytes
 _PAGES = ("/", "/docs", "/docs/limits", "/docs/account", "/docs/errors", "/register", "/status", "/dashboard")
-_SOLD = re.compile(r"€|\bEUR\b|\bBuy\b|per conversion|purchaseCredits")
+_SOLD = re.compile(r"€|\bEUR\b|\bBuy\b|per conversion|creditsPurchase")
 
 
 def test_every_block_is_executed() -> None:

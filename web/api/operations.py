@@ -175,12 +175,12 @@ def cacheable(response: Response) -> tuple[Response, ...]:
 class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
-    `codes` are error codes in addition to the ones that the other arguments imply. If `conversion_options` is set, the
-    body has the options of all conversions as fields, too, those that are `without_secrets` if that is set; with a
-    `tool`, it has the options of the tool. `options` are these, by name, for the plugins of a server. If
-    `queued` is set, the request is refused before its body arrives while the job queue is full. If `json_schema` is
-    set, the response is a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON
-    for all clients.
+    `id` is a subject and a verb, such as `jobsGet`, or the words of the id of a tool. `codes` are error codes in
+    addition to the ones that the other arguments imply. If `conversion_options` is set, the body has the options of all
+    conversions as fields, too, those that are `without_secrets` if that is set; with a `tool`, it has the options of
+    the tool. `options` are these, by name, for the plugins of a server. If `queued` is set, the request is refused
+    before its body arrives while the job queue is full. If `json_schema` is set, the response is a file, or for clients
+    that accept JSON a value of this schema; with `always_json` it is JSON for all clients.
     """
 
     id: str
@@ -306,7 +306,7 @@ def tool_operation(tool: AnyTool) -> Operation:
     if tool.archive:  # the frequent one first
         media_types.insert(1 if tool.stages_parameter else 0, ZIP)
     return Operation(
-        id=camel_case(tool.title),
+        id=camel_case(tool.name),
         tag="PDF" if path.startswith("/pdf/") else "Tools",
         form=FormFields(
             file,
@@ -337,6 +337,6 @@ def tool_path(tool: AnyTool) -> str:
 
 
 def camel_case(text: str) -> str:
-    """The words of a text as one: `Merge PDFs` -> `mergePdfs`."""
+    """The words of a name as one: `pdf-merge` -> `pdfMerge`."""
     words: list[str] = re.findall("[A-Za-z0-9]+", text)
     return words[0].lower() + "".join(word.capitalize() for word in words[1:])

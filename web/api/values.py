@@ -22,6 +22,9 @@ RequestId: TypeAlias = Annotated[
         examples=["req_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
     ),
 ]
+KIND: Final = "What this is: a `result`, or a `job` that makes one in the background."
+"""The description of the field that tells the two kinds of responses of one operation apart."""
+
 Message: TypeAlias = Annotated[str, Field(description="A sentence for people.")]
 
 

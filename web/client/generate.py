@@ -1,24 +1,30 @@
-"""Writes the options, errors and models of the Python client, from the OpenAPI document of this source tree.
+"""Writes the options, errors and models of the Python client, or builds the package of another language.
 
-python web/client/generate.py [FILE]
+Both are made from the OpenAPI document of this source tree:
+
+python web/client/generate.py [python [FILE]]
+python web/client/generate.py LANGUAGE [FOLDER]
 """
 
 import json
 import re
 import sys
 import textwrap
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from engine.registry import load_registry
+from web.client.package_builds import LANGUAGES, BuildError, build
 from web.docs.openapi import document
 from web.routes import documented_operations
 
 Schema = Mapping[str, Any]
 
 _FILE = Path(__file__).parent / "convertd_client" / "schema.py"
+_BUILDS = Path(__file__).parent / "build"
 _MAX_LINE = 120  # characters
 _INDENT = "    "
 _HEADER = '''\
@@ -39,38 +45,39 @@ from convertd_client.transport import ConvertdError
 # POST /convert has these in addition to options.
 _REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
+_OMITTED = ("kind",)  # fields that classes make needless
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`
 _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
-        "Account": ["getAccount"],
-        "Batch": ["getBatch", "createBatch"],
-        "BatchEntry": ["convertBatch.results"],
-        "BatchResult": ["convertBatch"],
-        "Conversion": ["getConversion"],
-        "ConversionResult": ["convertFile", "mergePdfsToJson", "deletePdfPagesToJson"],
-        "Day": ["getUsage.by_day"],
-        "FidelityWarning": ["convertFile.warnings"],
-        "FileError": ["getFile.error", "convertBatch.results.error"],
-        "FileList": ["listFiles"],
-        "Formats": ["listFormats"],
+        "Account": ["accountGet"],
+        "Batch": ["batchesGet", "batchesCreate"],
+        "BatchEntry": ["batchesConvert.results"],
+        "BatchResult": ["batchesConvert"],
+        "Conversion": ["conversionsGet"],
+        "ConversionResult": ["filesConvert", "pdfMergeToJson", "pdfDeletePagesToJson"],
+        "Day": ["usageGet.by_day"],
+        "FidelityWarning": ["filesConvert.warnings"],
+        "FileError": ["filesGet.error", "batchesConvert.results.error"],
+        "FileList": ["filesList"],
+        "Formats": ["formatsList"],
         "Inspection": ["inspect"],
-        "Job": ["getJob", "endJob"],
-        "JobFailure": ["getJob.error"],
-        "JobList": ["listJobs"],
-        "Key": ["listKeys.keys"],
-        "Link": ["createLink"],
-        "NewKey": ["createKey", "rotateKey", "verify"],
-        "Pair": ["listFormats.conversions", "getUsage.by_conversion"],
-        "Preset": ["getPreset", "putPreset", "listPresets.presets"],
-        "OutputResult": ["convertFile.outputs"],
-        "Purchase": ["purchaseCredits"],
-        "RateLimit": ["getAccount.rate_limit"],
-        "Registration": ["register"],
-        "Storage": ["getAccount.storage"],
-        "StoredFile": ["uploadFile", "getFile", "addToBatch", "getBatch.files", "listFiles.files"],
-        "Tool": ["listTools.tools"],
-        "Usage": ["getUsage"],
+        "Job": ["jobsGet", "jobsCancel"],
+        "JobFailure": ["jobsGet.error"],
+        "JobList": ["jobsList"],
+        "Key": ["keysList.keys"],
+        "Link": ["linksCreate"],
+        "NewKey": ["keysCreate", "keysRotate", "accountVerify"],
+        "Pair": ["formatsList.conversions", "usageGet.by_conversion"],
+        "Preset": ["presetsGet", "presetsSave", "presetsList.presets"],
+        "OutputResult": ["filesConvert.outputs"],
+        "Purchase": ["creditsPurchase"],
+        "RateLimit": ["accountGet.rate_limit"],
+        "Registration": ["accountRegister"],
+        "Storage": ["accountGet.storage"],
+        "StoredFile": ["filesUpload", "filesGet", "batchesAddFile", "batchesGet.files", "filesList.files"],
+        "Tool": ["toolsList.tools"],
+        "Usage": ["usageGet"],
     }
 )
 """The models, with the operations whose responses, or fields of responses, each describes.
@@ -80,9 +87,20 @@ A schema belongs to the first of its models. Objects of schemas that belong to n
 
 
 def main() -> None:
-    """Writes the file that is given as argument, or the one of the client."""
-    api = document(documented_operations(load_registry()), load_registry(), "http://localhost:8000/api/v1")
-    Path(sys.argv[1] if len(sys.argv) > 1 else _FILE).write_text("\n\n".join(_Module(api).classes()))
+    """Writes what the arguments name: the module of the Python client, or the package of a language."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("language", nargs="?", choices=("python", *LANGUAGES), default="python")
+    parser.add_argument("path", nargs="?", type=Path, help="The file, or the folder, which must be empty.")
+    given = parser.parse_args()
+    registry = load_registry()
+    api = document(documented_operations(registry), registry, "http://localhost:8000/api/v1")
+    if given.language == "python":
+        (given.path or _FILE).write_text("\n\n".join(_Module(api).classes()))
+        return
+    try:
+        build(given.language, given.path or _BUILDS / given.language, api)
+    except BuildError as error:
+        sys.exit(str(error))
 
 
 class _Module:
@@ -125,6 +143,8 @@ class _Module:
     def _fields(self, schemas: Sequence[Schema]) -> Iterator[str]:
         """The lines of the fields that any of the schemas has. A field that one of them omits is optional."""
         for name in dict.fromkeys(name for schema in schemas for name in schema["properties"]):
+            if name in _OMITTED:
+                continue
             optional = not all(name in schema.get("required", ()) for schema in schemas)
             properties = [schema["properties"][name] for schema in schemas if name in schema["properties"]]
             yield self._field(name, properties, optional=optional)

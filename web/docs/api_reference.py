@@ -101,6 +101,15 @@ def endpoints(document: Schema) -> tuple[Endpoint, ...]:
     )
 
 
+def calls(document: Schema) -> Iterator[tuple[str, Schema, Call]]:
+    """The path of each operation, what the document says of it, and a request to it."""
+    reader = _Reader(document)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            if method != "servers":
+                yield path, operation, reader.call(path, method, operation)
+
+
 class _Reader:
     """Reads endpoints and resolves references within one document."""
 
@@ -108,8 +117,7 @@ class _Reader:
         self._document = document
 
     def endpoint(self, path: str, method: str, operation: Schema) -> Endpoint:
-        needs_key = "security" not in operation
-        call = self._call(path, method, operation, needs_key=needs_key)
+        call = self.call(path, method, operation)
         return Endpoint(
             id=operation["operationId"],
             method=method.upper(),
@@ -117,7 +125,7 @@ class _Reader:
             tag=operation["tags"][0],
             summary=operation["summary"],
             description=operation.get("description", ""),
-            needs_key=needs_key,
+            needs_key=call.needs_key,
             fields=tuple(self._fields(operation)),
             responses=(*self._responses(operation), *self._json_responses(path + JSON_FORM, method)),
             samples={language: write(call) for language, write in LANGUAGES.items()},
@@ -190,7 +198,7 @@ class _Reader:
         if operation is not None:
             yield from (response for response in self._responses(operation) if response.status.startswith("2"))
 
-    def _call(self, path: str, method: str, operation: Schema, *, needs_key: bool) -> Call:
+    def call(self, path: str, method: str, operation: Schema) -> Call:
         media_type, schema = self._body(operation)
         (server,) = self._document["paths"][path].get("servers", self._document["servers"])
         content = operation["responses"]["200"]["content"]
@@ -201,7 +209,7 @@ class _Reader:
             form={name: _text(value) for name, value in values.items()} if media_type == _FORM else {},
             files=tuple(self._files(media_type, operation)),
             body=values if media_type == _JSON else None,
-            needs_key=needs_key,
+            needs_key="security" not in operation,
             saves=None if _JSON in content or _EVENTS in content else _output_file(content, values),
             shows=self._shown(content),
         )

@@ -38,8 +38,7 @@ class RequestBodies:
         required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
         schema = self._schema(operation, files, texts, [*required, *_required(fields)])
         encoding = {file.name: {"contentType": file.media_type} for file in form.files}
-        options = operation.options.values()
-        encoding |= {one.name: _JSON for one in options if one.schema["type"] in ("array", "object")}
+        encoding |= dict.fromkeys(_json_options(operation), _JSON)
         content = {"schema": schema, "encoding": encoding, "example": _example(operation, form, fields)}
         return {"required": True, "content": {"multipart/form-data": content}}
 
@@ -56,14 +55,16 @@ class RequestBodies:
         if not options:
             return {**_object({**files, **fields}, required), "additionalProperties": False}
         tool = operation.tool
-        subject = _class_name(tool.title) if tool else _PRESET if operation.without_secrets else _CONVERSION
+        subject = _class_name(tool.name) if tool else _PRESET if operation.without_secrets else _CONVERSION
         name = f"{subject}Options"
         if name not in self.components:
             description = f"The options of the tool `{tool.name}`." if tool else "The options of all conversions."
             self.components[name] = self._component(subject, description, [*options.values()])
         # With all properties beside the reference, generators of clients would take the schema for what it refers to.
         parts = [_object(fields, ()), reference(name)]
-        return {**_object(files, required), "allOf": parts, "unevaluatedProperties": False}
+        # An encoding is that of a property of this very schema.
+        encoded = {one: self.components[name]["properties"][one] for one in _json_options(operation)} if files else {}
+        return {**_object({**files, **encoded}, required), "allOf": parts, "unevaluatedProperties": False}
 
     def _component(self, subject: str, description: str, options: Sequence[Option]) -> Schema:
         fields = [describe_option(option) for option in options]
@@ -92,6 +93,11 @@ def _example(operation: Operation, form: FormFields, fields: Sequence[FieldDescr
     values = {field.name: field.example for field in (*fields, *options) if field.required or field.name in chosen}
     needed = [file for file in form.files if file is form.file or file.minimum]
     return {file.name: [file.example] * 2 if file.maximum > 1 else file.example for file in needed} | values
+
+
+def _json_options(operation: Operation) -> list[str]:
+    """The options that are JSON in a part of a form."""
+    return [one.name for one in operation.options.values() if one.schema["type"] in ("array", "object")]
 
 
 def _object(properties: Schema, required: Sequence[str]) -> Schema:

@@ -31,7 +31,7 @@ class Register(BaseHandler):
     access = "not_cross_site"
 
     @Operation(
-        id="register",
+        id="accountRegister",
         tag="Registration",
         json=RegistrationFields,
         responses=(json_response(schemas.Registration),),
@@ -59,7 +59,7 @@ class Verify(BaseHandler):
     fixed_headers = MappingProxyType({**NO_STORE, "Referrer-Policy": "no-referrer"})
 
     @Operation(
-        id="verify",
+        id="accountVerify",
         tag="Registration",
         query=VerificationQuery,
         responses=(
@@ -110,7 +110,7 @@ class AccountResource(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="getAccount", tag="Account", responses=(json_response(schemas.Account),))
+    @Operation(id="accountGet", tag="Account", responses=(json_response(schemas.Account),))
     async def get(self) -> None:
         """Get the account, its balance and its limits"""
         stored = await self.services.files.stored_bytes(self.client().id)
@@ -135,7 +135,7 @@ class Usage(BaseHandler):
     fixed_headers = NO_STORE
 
     @Operation(
-        id="getUsage",
+        id="usageGet",
         tag="Account",
         query=UsageQuery,
         responses=(
@@ -165,13 +165,13 @@ class Keys(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="listKeys", tag="Account", responses=(json_response(schemas.Keys),))
+    @Operation(id="keysList", tag="Account", responses=(json_response(schemas.Keys),))
     async def get(self) -> None:
         """List the valid API keys"""
         keys = await self.services.accounts.list_keys(self.client().id)
         self.respond(schemas.Keys(keys, len(keys)))
 
-    @Operation(id="createKey", tag="Account", json=NewKeyFields, responses=(json_response(schemas.IssuedKey),))
+    @Operation(id="keysCreate", tag="Account", json=NewKeyFields, responses=(json_response(schemas.IssuedKey),))
     async def post(self) -> None:
         """Create an API key"""
         account = self.client()
@@ -186,7 +186,7 @@ class KeyResource(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="revokeKey", tag="Account", responses=(json_response(schemas.RevokedKey),))
+    @Operation(id="keysRevoke", tag="Account", responses=(json_response(schemas.RevokedKey),))
     async def delete(self, key_id: str) -> None:
         """Revoke an API key
 
@@ -202,7 +202,7 @@ class KeyRotation(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="rotateKey", tag="Account", json=KeyRotationFields, responses=(json_response(schemas.RotatedKey),))
+    @Operation(id="keysRotate", tag="Account", json=KeyRotationFields, responses=(json_response(schemas.RotatedKey),))
     async def post(self, key_id: str) -> None:
         """Replace an API key"""
         grace = self.input.json_fields(KeyRotationFields).grace_period_seconds

@@ -36,7 +36,7 @@ class Purchase(BaseHandler):
     fixed_headers = NO_STORE
 
     @Operation(
-        id="purchaseCredits",
+        id="creditsPurchase",
         tag="Credits",
         json=PurchaseFields,
         headers=IdempotencyHeader,
@@ -63,7 +63,7 @@ class StripeWebhook(BaseHandler):
     max_body = 256 << 10
 
     @Operation(
-        id="receiveStripeEvent",
+        id="stripeEventsReceive",
         tag="Credits",
         json=RequestModel,
         headers=StripeHeader,

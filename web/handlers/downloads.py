@@ -11,7 +11,7 @@ from web.services.files.files import archive_entries
 class Download(BaseHandler):
     """The result of a conversion."""
 
-    @Operation(id="downloadFile", tag="Files", query=DownloadQuery, responses=download_responses())
+    @Operation(id="filesDownload", tag="Files", query=DownloadQuery, responses=download_responses())
     @cancelled_on_disconnect
     async def get(self, file_id: str) -> None:
         """Download the result of a conversion
@@ -26,7 +26,7 @@ class FilesArchive(BaseHandler):
     """The results of several files."""
 
     @Operation(
-        id="downloadFiles", tag="Files", json=ArchiveFields, responses=(archive_response(),), codes=("not_found",)
+        id="filesDownloadZip", tag="Files", json=ArchiveFields, responses=(archive_response(),), codes=("not_found",)
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
@@ -43,7 +43,7 @@ class FilesArchive(BaseHandler):
 class BatchArchive(BaseHandler):
     """The results of a batch."""
 
-    @Operation(id="downloadBatch", tag="Batches", responses=(archive_response(),))
+    @Operation(id="batchesDownload", tag="Batches", responses=(archive_response(),))
     @cancelled_on_disconnect
     async def get(self, batch_id: str) -> None:
         """Download the results of a batch as a ZIP
@@ -64,7 +64,7 @@ async def send_batch(handler: BaseHandler, account: str, batch_id: str) -> None:
 class FileLinks(BaseHandler):
     """Creates links to a result."""
 
-    @Operation(id="createLink", tag="Files", json=LinkFields, responses=(json_response(FileLink),))
+    @Operation(id="linksCreate", tag="Files", json=LinkFields, responses=(json_response(FileLink),))
     async def post(self, file_id: str) -> None:
         """Create a link to the result of a conversion
 
@@ -81,7 +81,7 @@ class LinkedDownload(BaseHandler):
 
     access = "address"
 
-    @Operation(id="downloadByLink", tag="Files", query=LinkQuery, responses=download_responses(), codes=("not_found",))
+    @Operation(id="linksDownload", tag="Files", query=LinkQuery, responses=download_responses(), codes=("not_found",))
     @cancelled_on_disconnect
     async def get(self, token: str) -> None:
         """Download a result by a link

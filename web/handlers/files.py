@@ -39,7 +39,7 @@ class Upload(BaseHandler):
     """Stores a file."""
 
     @Operation(
-        id="uploadFile",
+        id="filesUpload",
         tag="Files",
         form=FormFields(FileField("file", "The file to store."), urls=UrlFields),
         responses=(json_response(StoredFile),),
@@ -58,7 +58,7 @@ class Upload(BaseHandler):
 class StoredFiles(BaseHandler):
     """The stored files of the account."""
 
-    @Operation(id="listFiles", tag="Files", query=FileListQuery, responses=(json_response(FileList),))
+    @Operation(id="filesList", tag="Files", query=FileListQuery, responses=(json_response(FileList),))
     async def get(self) -> None:
         """List the stored files, newest first"""
         query = self.input.query_fields(FileListQuery)
@@ -74,12 +74,12 @@ class StoredFiles(BaseHandler):
 class FileResource(BaseHandler):
     """A stored file."""
 
-    @Operation(id="getFile", tag="Files", responses=(json_response(StoredFile),))
+    @Operation(id="filesGet", tag="Files", responses=(json_response(StoredFile),))
     async def get(self, file_id: str) -> None:
         """Get the status of a file"""
         self.respond(stored_file(await self.services.files.find(self.client().id, file_id)))
 
-    @Operation(id="deleteFile", tag="Files", responses=(json_response(DeletedFile),))
+    @Operation(id="filesDelete", tag="Files", responses=(json_response(DeletedFile),))
     async def delete(self, file_id: str) -> None:
         """Delete a file"""
         await self.services.files.delete(self.client().id, file_id)
@@ -90,7 +90,7 @@ class FileConversion(BaseHandler):
     """Converts a stored file."""
 
     @Operation(
-        id="convertFile",
+        id="filesConvert",
         tag="Files",
         json=FileConversionFields,
         conversion_options=True,
@@ -117,7 +117,7 @@ class Batches(BaseHandler):
     """Creates batches."""
 
     @Operation(
-        id="createBatch",
+        id="batchesCreate",
         tag="Batches",
         json=ConversionFields,
         responses=(json_response(BatchStatus),),
@@ -135,7 +135,7 @@ class Batches(BaseHandler):
 class BatchResource(BaseHandler):
     """A batch and its files."""
 
-    @Operation(id="getBatch", tag="Batches", responses=(json_response(BatchStatus),))
+    @Operation(id="batchesGet", tag="Batches", responses=(json_response(BatchStatus),))
     async def get(self, batch_id: str) -> None:
         """Get a batch"""
         self.respond(await self.services.batches.find(self.client().id, batch_id))
@@ -145,7 +145,7 @@ class BatchFiles(BaseHandler):
     """Adds files to a batch."""
 
     @Operation(
-        id="addToBatch",
+        id="batchesAddFile",
         tag="Batches",
         form=FormFields(FileField("file", "The file to add."), urls=UrlFields),
         responses=(json_response(AddedFile),),
@@ -166,7 +166,7 @@ class BatchConversion(BaseHandler):
     """Converts files of a batch."""
 
     @Operation(
-        id="convertBatch",
+        id="batchesConvert",
         tag="Batches",
         json=BatchConversionFields,
         conversion_options=True,

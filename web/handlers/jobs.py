@@ -37,7 +37,8 @@ async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None
         waited = await services.jobs.wait(await services.jobs.find(account, job["job_id"]), preferences.wait)
         if ended := waited.has_ended:
             job = describe_job(waited)
-            job = {**(job["result"] or {}), **job}
+            result = job["result"] or {}
+            job = {**result, **job, "kind": result.get("kind", job["kind"])}
             handler.authorization.credits_remaining = await services.accounts.balance(account)
     if preferences.respond_async:
         handler.set_header("Preference-Applied", preferences.applied)
@@ -50,7 +51,7 @@ async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None
 class Jobs(BaseHandler):
     """The jobs of an account."""
 
-    @Operation(id="listJobs", tag="Jobs", query=JobListQuery, responses=(json_response(JobList),))
+    @Operation(id="jobsList", tag="Jobs", query=JobListQuery, responses=(json_response(JobList),))
     async def get(self) -> None:
         """List jobs
 
@@ -64,7 +65,7 @@ class Jobs(BaseHandler):
 class JobResource(BaseHandler):
     """A job."""
 
-    @Operation(id="getJob", tag="Jobs", headers=PreferHeader, responses=(json_response(Job),))
+    @Operation(id="jobsGet", tag="Jobs", headers=PreferHeader, responses=(json_response(Job),))
     @cancelled_on_disconnect
     async def get(self, job_id: str) -> None:
         """Get the status of a job
@@ -78,7 +79,7 @@ class JobResource(BaseHandler):
             self.set_header("Preference-Applied", self.preferences.applied)
         self.respond(describe_job(job))
 
-    @Operation(id="endJob", tag="Jobs", responses=(json_response(EndedJob),))
+    @Operation(id="jobsCancel", tag="Jobs", responses=(json_response(EndedJob),))
     async def delete(self, job_id: str) -> None:
         """Cancel or delete a job
 
@@ -93,7 +94,7 @@ class EventStream(BaseHandler):
     """The changes of a job, as they happen."""
 
     @Operation(
-        id="followJob",
+        id="jobsFollow",
         tag="Jobs",
         responses=(Response(200, "Events, until the job ends.", media_types=(_EVENT_STREAM,)),),
     )

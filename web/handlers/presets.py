@@ -14,7 +14,7 @@ from web.http.handler import BaseHandler
 class Presets(BaseHandler):
     """The presets of the account."""
 
-    @Operation(id="listPresets", tag="Presets", responses=(json_response(PresetList),))
+    @Operation(id="presetsList", tag="Presets", responses=(json_response(PresetList),))
     async def get(self) -> None:
         """List the presets"""
         found = await self.services.database.run(presets.list_all, self.client().id)
@@ -25,7 +25,7 @@ class PresetResource(BaseHandler):
     """A preset."""
 
     @Operation(
-        id="putPreset",
+        id="presetsSave",
         tag="Presets",
         json=KeptFields,
         conversion_options=True,
@@ -48,12 +48,12 @@ class PresetResource(BaseHandler):
         stored = await self.services.database.run(presets.put, self.client().id, name, json.dumps(kept))
         self.respond(describe_preset(stored))
 
-    @Operation(id="getPreset", tag="Presets", responses=(json_response(Preset),))
+    @Operation(id="presetsGet", tag="Presets", responses=(json_response(Preset),))
     async def get(self, name: str) -> None:
         """Get a preset"""
         self.respond(describe_preset(await self.services.database.run(presets.get, self.client().id, name)))
 
-    @Operation(id="deletePreset", tag="Presets", responses=(json_response(DeletedPreset),))
+    @Operation(id="presetsDelete", tag="Presets", responses=(json_response(DeletedPreset),))
     async def delete(self, name: str) -> None:
         """Delete a preset"""
         await self.services.database.run(presets.delete, self.client().id, name)

@@ -38,7 +38,7 @@ class Formats(BaseHandler):
 
     access = "address"
 
-    @Operation(id="listFormats", tag="Catalogue", responses=cacheable(json_response(schemas.Formats)))
+    @Operation(id="formatsList", tag="Catalogue", responses=cacheable(json_response(schemas.Formats)))
     async def get(self) -> None:
         """List the supported conversions
 
@@ -53,7 +53,7 @@ class Conversion(BaseHandler):
     access = "address"
 
     @Operation(
-        id="getConversion",
+        id="conversionsGet",
         tag="Catalogue",
         responses=cacheable(json_response(schemas.Conversion)),
         codes=("unsupported_conversion",),
@@ -71,7 +71,7 @@ class Tools(BaseHandler):
 
     access = "address"
 
-    @Operation(id="listTools", tag="Catalogue", responses=cacheable(json_response(schemas.Tools)))
+    @Operation(id="toolsList", tag="Catalogue", responses=cacheable(json_response(schemas.Tools)))
     async def get(self) -> None:
         """List the conversion tools"""
         _reply_cached(self, (await self.services.documents()).tools)
@@ -83,7 +83,7 @@ class OpenApiDocument(BaseHandler):
     access = "address"
 
     @Operation(
-        id="getOpenapi",
+        id="openapiGet",
         tag="Catalogue",
         responses=cacheable(Response(200, "The document.", dict[str, Any], enveloped=False)),
     )
@@ -124,7 +124,9 @@ class Health(BaseHandler):
     access = "open"
 
     @Operation(
-        id="healthz", tag="Service", responses=(Response(200, "The process responds.", schemas.Alive, enveloped=False),)
+        id="healthGet",
+        tag="Service",
+        responses=(Response(200, "The process responds.", schemas.Alive, enveloped=False),),
     )
     async def get(self) -> None:
         """Check that the process responds"""
@@ -137,7 +139,9 @@ class Ready(BaseHandler):
     access = "open"
 
     @Operation(
-        id="readyz", tag="Service", responses=(Response(200, "The process is ready.", schemas.Ready, enveloped=False),)
+        id="readinessGet",
+        tag="Service",
+        responses=(Response(200, "The process is ready.", schemas.Ready, enveloped=False),),
     )
     async def get(self) -> None:
         """Check that the process can serve requests
@@ -159,7 +163,7 @@ class Version(BaseHandler):
     access = "open"
 
     @Operation(
-        id="version", tag="Service", responses=(Response(200, "The version.", schemas.Release, enveloped=False),)
+        id="versionGet", tag="Service", responses=(Response(200, "The version.", schemas.Release, enveloped=False),)
     )
     async def get(self) -> None:
         """Get the version of the service"""

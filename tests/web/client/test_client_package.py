@@ -36,7 +36,7 @@ _TYPES: dict[str, Any] = {
 
 
 def test_the_generated_module_is_current(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, _FOLDER / "generate.py", tmp_path / "schema.py"], check=True)
+    subprocess.run([sys.executable, _FOLDER / "generate.py", "python", tmp_path / "schema.py"], check=True)
 
     current = (_FOLDER / "convertd_client" / "schema.py").read_text()
     assert (tmp_path / "schema.py").read_text() == current, "run python web/client/generate.py"

@@ -173,6 +173,7 @@ def test_results_of_one_request_are_stored(either: Running) -> None:
     made = either.convert(image(), headers={"Accept": "application/json"}).json()["data"]
     known = status(either, made["file_id"])
     assert known["status"] == "processed"
+    assert made.pop("kind") == "result"
     assert made.items() <= known.items()
     assert convert(either, made["file_id"], "gif")["input_format"] == "png"
 

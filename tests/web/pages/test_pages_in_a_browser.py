@@ -37,7 +37,7 @@ _SEARCHES = {  # anchors that they find
     "serial numbers": ("recipe-location", "option-metadata"),
     "idempotency-key": ("repeating",),
     "no_credits": ("no_credits",),
-    "merge pdf": ("mergePdfs",),
+    "merge pdf": ("pdfMerge",),
 }
 PATHS = [page.path for page in DOCS_PAGES if page.name != "options/more"]
 
@@ -278,14 +278,14 @@ def test_anchors_of_other_pages_lead_there(page: Page, old: str, new: str) -> No
 def test_named_entries_open_and_are_below_the_sticky_bar(page: Page, width: int) -> None:
     page.emulate_media(reduced_motion="reduce")
     page.set_viewport_size({"width": width, "height": 800})
-    for path, anchor in (("/docs", "recipe-location"), ("/docs/convert", "convert"), ("/docs/jobs", "createWebhook")):
+    for path, anchor in (("/docs", "recipe-location"), ("/docs/convert", "convert"), ("/docs/jobs", "webhooksCreate")):
         page.goto(f"{path}#{anchor}")
         bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
         assert bar
         assert target
         assert bar["y"] == pytest.approx(0, abs=1)
         assert bar["height"] <= target["y"] < 200
-    expect(page.locator("#createWebhook table").first).to_be_visible()
+    expect(page.locator("#webhooksCreate table").first).to_be_visible()
 
 
 def test_contents_show_where_the_reader_is(page: Page) -> None:

@@ -186,6 +186,9 @@ def test_pages_for_search_engines_and_agents(site: Running) -> None:
 def test_files_about_the_site(site: Running, servers: Servers, data_dir: Path) -> None:
     assert http.get(f"{site.url}/manifest.webmanifest").json()["icons"][0]["src"].startswith("/static/mark.svg")
     assert "Contact: mailto:help@example.com\n" in http.get(f"{site.url}/.well-known/security.txt").text
+    collection = http.get(f"{site.url}/postman.json")
+    assert collection.headers["Content-Type"] == "application/json"
+    assert collection.json()["info"]["name"] == "convertd"
     with servers.running(data_dir) as anonymous:
         assert http.get(f"{anonymous.url}/.well-known/security.txt").status_code == 404
     page = http.get(f"{site.url}/tools/ocr-pdf").text

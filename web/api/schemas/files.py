@@ -10,7 +10,7 @@ from engine.outcome import Outcome, WarningRecord, is_none
 from storage.field_types import BatchId, Count, Cursor, FileId, Size, Timestamp
 from storage.tables.batches import Batch
 from storage.tables.files import File
-from web.api.values import API, ErrorBody, Flat, Inline, Message
+from web.api.values import API, KIND, ErrorBody, Flat, Inline, Message
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class ConversionResult(Flat):
-    """The result of a conversion."""
+class Result(Flat):
+    """What the conversion of a file has made."""
 
     file: Inline[File]
     outcome: Inline[Outcome]
@@ -45,11 +45,19 @@ class ConversionResult(Flat):
 
 
 @dataclass(frozen=True)
+class ConversionResult(Flat):
+    """The result of a conversion."""
+
+    result: Inline[Result]
+    kind: Annotated[Literal["result"], Field(description=KIND)] = "result"
+
+
+@dataclass(frozen=True)
 class StoredFile(Flat):
     """A file and its conversion. Values that are not known yet are null."""
 
     file: Inline[File]
-    result: Inline[ConversionResult | None]
+    result: Inline[Result | None]
     error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
 
     @computed_field(description="`processed` after a successful conversion.", examples=["pending"])
@@ -254,3 +262,4 @@ class BatchResult:
     total: Count
     successful: Count
     failed: Count
+    kind: Annotated[Literal["result"], Field(description=KIND)] = "result"

@@ -1,7 +1,7 @@
 """Responses about jobs: requests that are processed in the background."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from storage.field_types import Count, JobId, Timestamp, format_timestamp
 from storage.tables import jobs
 from storage.tables.jobs import Status
-from web.api.values import ErrorBody, RequestId
+from web.api.values import KIND, ErrorBody, RequestId
 
 
 class JobFailure(ErrorBody):
@@ -52,6 +52,7 @@ class Job(TypedDict):
     webhook_url: Annotated[
         str | None, Field(description="The field `webhook_url` of the request.", examples=["https://app.example/hook"])
     ]
+    kind: Annotated[Literal["job"], Field(description=KIND)]
 
 
 class EndedJob(Job):
@@ -92,6 +93,7 @@ def describe_job(job: jobs.Job) -> dict[str, Any]:
         "result": result,
         "error": _loaded(job.error),
         "webhook_url": job.webhook_url,
+        "kind": "job",
     }
 
 

@@ -20,7 +20,7 @@ from storage.tables import files, jobs, links
 from storage.tables.files import File, SourceFile, StoredResult
 from storage.tables.links import Link
 from web.api.errors import NotFound, StorageFull
-from web.api.schemas.files import ConversionResult, Failure, StoredFile
+from web.api.schemas.files import ConversionResult, Failure, Result, StoredFile
 from web.api.values import from_json, to_json, to_json_text
 from web.services.accounts.accounts import Account
 from web.services.conversions.charging import SaveResult
@@ -206,7 +206,7 @@ class Files:
                     name = request.original_name
                     original = SourceFile(safe_name(name), extension(source, name), source.name, request.size)
                     made = files.add_processed(transaction, account, original, result, retention)
-            return ResponseData(to_json(conversion_result(made, outcome)), made.file_id)
+            return ResponseData(to_json(ConversionResult(conversion_result(made, outcome))), made.file_id)
 
         return save
 
@@ -222,14 +222,14 @@ def stored_file(file: File) -> StoredFile:
     return StoredFile(file, result, None if file.failure is None else from_json(Failure, file.failure))
 
 
-def conversion_result(file: File, outcome: Outcome) -> ConversionResult:
+def conversion_result(file: File, outcome: Outcome) -> Result:
     """The result of a conversion as the API describes it, each of several with the path to download it."""
-    whole = ConversionResult(file, outcome)
+    whole = Result(file, outcome)
     if outcome.outputs is None:
         return whole
     numbered = enumerate(outcome.outputs, 1)
     outputs = [replace(one, download_url=f"{whole.download_url}?output={number}") for number, one in numbered]
-    return ConversionResult(file, replace(outcome, outputs=tuple(outputs)))
+    return Result(file, replace(outcome, outputs=tuple(outputs)))
 
 
 def result_of(file: File) -> tuple[Outcome, str]:

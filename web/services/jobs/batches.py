@@ -146,7 +146,8 @@ class Batches:
             results, errors = await self._convert_all(request, run)
         successful = sum(result["status"] == "success" for result in results)
         counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
-        return ResponseData({"batch_id": request.batch_id, "results": results, **counts}), errors
+        data = {"kind": "result", "batch_id": request.batch_id, "results": results, **counts}
+        return ResponseData(data), errors
 
     async def _record_failures(self, request: ConversionRequest, errors: Mapping[str, PublicError]) -> None:
         for file_id, error in errors.items():
