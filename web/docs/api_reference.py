@@ -70,7 +70,7 @@ class CachedJson:
 def cached_json(data: dict[str, Any]) -> CachedJson:
     """Encodes a document and computes its ETag."""
     # Weak: responses with the same data differ in their request id.
-    encoded = json.dumps(data, ensure_ascii=False).encode()
+    encoded = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
     return CachedJson(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
 
 

@@ -73,7 +73,10 @@ def _input_format(registry: Registry, name: str, **details: str) -> FileFormat:
 
 
 def tools_catalogue(registry: Registry) -> dict[str, Any]:
-    """All tools: for each plugin one with its conversions, then the tools that plugins declare."""
+    """All tools: for each plugin one with its conversions, then the tools that plugins declare.
+
+    Options are described once, in a map of their own.
+    """
     used = {step for pair in registry.pairs() for step in registry.path(*pair)}
     tools = [
         _conversion_tool(registry, plugin)
@@ -83,7 +86,20 @@ def tools_catalogue(registry: Registry) -> dict[str, Any]:
     tools += [
         _tool(registry, plugin, registry.tools[tool.name]) for plugin in registry.plugins for tool in plugin.tools
     ]
-    return {"tools": tools, "total": len(tools)}
+    described: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        tool["options"] = [_reference(option, described) for option in tool["options"]]
+    return {"tools": tools, "total": len(tools), "options": described}
+
+
+def _reference(option: dict[str, Any], described: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """What a tool tells of an option. Adds the description of the option, unless another tool has the same one."""
+    name = key = option["name"]
+    number = 1
+    while described.setdefault(key, option) != option:
+        number += 1
+        key = f"{name}-{number}"
+    return {"name": name} if key == name else {"name": name, "ref": key}
 
 
 def _conversion_tool(registry: Registry, plugin: Plugin) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """GET /formats and /tools."""
 
+import json
 from pathlib import Path
 
 import httpx
@@ -105,6 +106,28 @@ def test_tools_lists_the_tools(server: Running) -> None:
     assert [option["name"] for option in delete["options"]] == ["pages", "password", "sanitize", "filename"]
     assert {tool["credits"] for tool in (merge, delete)} == {1}
     assert merge["input_formats"] == merge["output_formats"] == ["pdf"]
+
+
+def test_options_of_tools_are_described_once(server: Running, servers: Servers) -> None:
+    answer = http.get(f"{server.api}/tools")
+    data = answer.json()["data"]
+    registry = servers.registry
+
+    for tool in data["tools"]:
+        own = registry.tools[tool["id"]].name if tool["id"] in registry.tools else None
+        known = registry.tool_options(own) if own else registry.options
+        for option in tool["options"]:
+            described = data["options"][option.get("ref", option["name"])]
+            expected = dict(known[option["name"]].schema)
+            assert described["name"] == option["name"]
+            assert described["description"] == expected.get("description", "")
+            assert {name: described["schema"].get(name) for name in ("type", "enum", "minimum", "maximum")} == {
+                name: expected.get(name) for name in ("type", "enum", "minimum", "maximum")
+            }
+            assert own or set(described["output_formats"]) <= {*tool["output_formats"]}
+    descriptions = [json.dumps(option, sort_keys=True) for option in data["options"].values()]
+    assert len(descriptions) == len({*descriptions})
+    assert len(answer.content) < 250_000
 
 
 def test_tools_whose_program_is_missing_are_not_offered(servers: Servers, tmp_path: Path) -> None:

@@ -56,8 +56,20 @@ class Conversion(TypedDict):
     ]
 
 
+class ToolOptionName(TypedDict):
+    """A request field of the tool's endpoint, which `options` of the response describes."""
+
+    name: Annotated[str, Field(examples=["pages"])]
+    ref: NotRequired[
+        Annotated[
+            str,
+            Field(description="The key of the description, unless it is the name.", examples=["pages-2"]),
+        ]
+    ]
+
+
 class ToolOption(TypedDict):
-    """A request field of the tool's endpoint."""
+    """The description of a request field of one or more tools."""
 
     name: Annotated[str, Field(examples=["quality"])]
     type: Literal["integer", "number", "string", "boolean", "array", "object"]
@@ -92,7 +104,7 @@ class Tool(TypedDict):
     credits: Annotated[int, Field(ge=0, examples=[1])]
     input_formats: Annotated[list[str], Field(examples=[["jpeg"]])]
     output_formats: Annotated[list[str], Field(examples=[["png", "webp"]])]
-    options: list[ToolOption]
+    options: list[ToolOptionName]
     files: NotRequired[FileCount]
     plugin: Annotated[str, Field(examples=["jpeg"])]
 
@@ -102,6 +114,7 @@ class Tools(TypedDict):
 
     tools: list[Tool]
     total: Count
+    options: Annotated[dict[str, ToolOption], Field(description="The descriptions of the options of all tools.")]
 
 
 class Alive(TypedDict):
