@@ -128,6 +128,7 @@ _COMMON_VALUES: Mapping[str, str] = MappingProxyType(
 _ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides ASCII alphanumerics
 _MAX_LENGTH = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _EXTENDED = re.compile(rb";\s*+filename\*\s*+=\s*+(utf-8|iso-8859-1)'[^';\s]*+'([^;\s]++)", re.IGNORECASE)
+_QUOTED = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 _WARNING_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _MAX_WARNINGS = 10
 
@@ -176,7 +177,7 @@ def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
 
 def extended_filename(disposition: bytes) -> str:
     """The parameter `filename*` of Content-Disposition, as a non-ASCII name is sent (RFC 5987); empty without one."""
-    extended = _EXTENDED.search(disposition)
+    extended = _EXTENDED.search(_QUOTED.sub(b'""', disposition))
     return unquote_to_bytes(extended[2]).decode(extended[1].decode(), "replace") if extended else ""
 
 

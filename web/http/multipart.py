@@ -187,8 +187,9 @@ class MultipartBody:
         field = name.decode("utf-8", "replace")
         if (numbered := _NUMBERED.fullmatch(field)) and f"{numbered[1]}[]" in self._file_fields:
             field = f"{numbered[1]}[]"
-        plain = parameters.get(b"filename")
-        sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
+        plain = parameters.get(b"filename", b"").decode("utf-8", "replace")
+        extended = extended_filename(disposition) if b"*" in disposition else ""
+        sent = extended or plain  # .NET sends a name that is not ASCII in both ways
         is_other = self._other_files and sent and field not in self._text_fields
         if is_other or (field in self._file_fields and (sent or field not in self._may_be_text)):
             filename = sent[:_MAX_NAME] or field

@@ -175,7 +175,9 @@ async def test_a_large_file_is_identified(tmp_path: Path) -> None:
         ('name="file"; filename="../../etc/passwd"', "../../etc/passwd"),
         ('name="file"; filename="Häuser.png"', "Häuser.png"),
         ("name=\"file\"; filename*=UTF-8''H%C3%A4user.png", "Häuser.png"),
+        ("name=file; filename=\"=?utf-8?B?SMOk?=\"; filename*=utf-8''H%C3%A4user.png", "Häuser.png"),
         ('name="file"; filename="a.tar.gz;x"', "a.tar.gz;x"),
+        ('name="file"; filename="a; filename*=utf-8\'\'x.png"', "a; filename*=utf-8''x.png"),
         ('name="file"', "file"),
     ],
 )
