@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pikepdf
 import pytest
+from PIL import Image
 
 from convertd_client import Client
 from engine.registry import load_registry
@@ -70,6 +71,18 @@ def test_over_http(server: Running, name: str) -> None:
     stored = server.request("GET", described["download_url"].removeprefix("/api/v1"))
     assert _count(name, stored.content) == expected
     assert _used(server, name) == before + 2
+
+
+def test_pictures_have_a_size(server: Running) -> None:
+    name = "pdf-extract-images"
+    binary = server.request("POST", "/pdf/extract-images", files=_files(name), data=_form(name))
+    described = server.request("POST", "/pdf/extract-images/json", files=_files(name), data=_form(name)).json()["data"]
+    stored = server.request("GET", f"/files/{described['file_id']}").json()["data"]
+
+    with ZipFile(BytesIO(binary.content)) as archive, Image.open(archive.open(archive.namelist()[0])) as first:
+        size = first.size
+    assert (described["width"], described["height"]) == (stored["width"], stored["height"]) == size
+    assert (binary.headers["X-Width"], binary.headers["X-Height"]) == (str(size[0]), str(size[1]))
 
 
 @pytest.mark.parametrize("name", every(8, sorted(_REQUESTS)))
