@@ -36,6 +36,7 @@ _VERBOSE_LIBRARIES = (
     "stripe",
     "pikepdf",
     "fontTools",
+    "opentelemetry",
     "tornado.application",
     "distributed",
     "distributed.client",

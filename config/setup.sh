@@ -4,11 +4,12 @@
 #   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
 #   sh config/setup.sh mcp      also installs the package mcp, which gives agents tools
 #   sh config/setup.sh sign     also installs pyHanko, which signs PDF files and verifies signatures
+#   sh config/setup.sh otel     also installs the exporter of OpenTelemetry, which sends traces of requests
 #   sh config/setup.sh video    also installs PyAV, which reads and writes clips
 #   sh config/setup.sh ocr      also installs Tesseract, which recognizes text
 #   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
 #   sh config/setup.sh browser  also installs Chromium, which shows pages of HTML
-#   sh config/setup.sh cluster mcp sign video ocr office browser  installs all of these
+#   sh config/setup.sh cluster mcp sign otel video ocr office browser  installs all of these
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -67,7 +68,7 @@ locks=config/requirements.lock
 export UV_COMPILE_BYTECODE=1
 for part; do
     case $part in
-    cluster | mcp | sign | video)
+    cluster | mcp | sign | otel | video)
         extra="$extra[$part]"
         locks="$locks config/requirements-$part.lock"
         ;;

@@ -14,7 +14,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 _ROOT = Path(__file__).parents[2]
-_LOCKS = tuple(f"config/requirements{part}.lock" for part in ("", "-cluster", "-mcp", "-sign", "-video", "-test"))
+_LOCKS = tuple(
+    f"config/requirements{part}.lock" for part in ("", "-cluster", "-mcp", "-sign", "-otel", "-video", "-test")
+)
 _UV_LOCK = "config/requirements-uv.lock"
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
 _EXTRAS = _PROJECT["project"]["optional-dependencies"]
@@ -25,6 +27,7 @@ _REQUIRED = {
     "config/requirements-cluster.lock": [*_BASE, *_DRIVERS, *_EXTRAS["cluster"]],
     "config/requirements-mcp.lock": [*_BASE, *_DRIVERS, *_EXTRAS["mcp"]],
     "config/requirements-sign.lock": [*_BASE, *_DRIVERS, *_EXTRAS["sign"]],
+    "config/requirements-otel.lock": [*_BASE, *_DRIVERS, *_EXTRAS["otel"]],
     "config/requirements-video.lock": [*_BASE, *_DRIVERS, *_EXTRAS["video"]],
     "config/requirements-test.lock": [*_BASE, *_EXTRAS["test"]],
 }
@@ -171,7 +174,7 @@ def test_the_browser_is_installed_on_request(folder: Path) -> None:
     [
         ((), _LOCKS[:1]),
         (("cluster",), _LOCKS[:2]),
-        (("cluster", "mcp", "sign", "video"), _LOCKS[:-1]),
+        (("cluster", "mcp", "sign", "otel", "video"), _LOCKS[:-1]),
         (("test",), _LOCKS[-1:]),
     ],
 )
@@ -273,6 +276,7 @@ def test_the_cluster_and_the_tests_run_with_the_versions_of_the_service() -> Non
 def test_packages_of_parts_are_installed_only_on_request() -> None:
     *parts, tests = ({canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS)
 
-    optional = {"dask", "distributed", "mcp", "pyhanko", "av"}
-    assert [optional & part for part in parts] == [set(), {"dask", "distributed"}, {"mcp"}, {"pyhanko"}, {"av"}]
+    optional = {"dask", "distributed", "mcp", "pyhanko", "opentelemetry-sdk", "av"}
+    expected = [set(), {"dask", "distributed"}, {"mcp"}, {"pyhanko"}, {"opentelemetry-sdk"}, {"av"}]
+    assert [optional & part for part in parts] == expected
     assert optional <= tests

@@ -130,7 +130,7 @@ async def _tool_request(handler: BaseHandler, **known: Any) -> ConversionRequest
 
 def _stores_result(handler: BaseHandler) -> bool:
     """Whether the response is JSON that describes a stored result: on paths for that, or if the client accepts JSON."""
-    handler.services.metrics.conversions.observe_stage("upload", handler.request.request_time())
+    handler.services.metrics.conversions.observe_stage(handler.context, "upload", handler.request.request_time())
     always = handler.operation is not None and handler.operation.always_json
     return always or wants_json(handler.request.headers.get("Accept", ""))
 

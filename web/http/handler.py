@@ -282,6 +282,7 @@ class BaseHandler(RequestHandler):
             self.authorization.account,
             self._error,
             self.input.shown_options,
+            self.request.headers,
             method=str(self.request.method),
             path=self.request.path,
             route=self.route.label,

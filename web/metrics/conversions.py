@@ -1,9 +1,11 @@
 """Metrics of conversions: outcomes, durations, stages, sizes and errors; the properties of a request for them."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import time
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -40,12 +42,21 @@ _MAX_SECONDS = 3600.0
 _MAX_MEMORY = 1 << 50  # bytes
 
 
+class StageTime(NamedTuple):
+    """A stage of a conversion: its duration, and when it ended as Unix time."""
+
+    name: str
+    seconds: float
+    ended: float
+
+
 @dataclass
 class RequestContext:
     """Properties of one request. Contains no text of the client.
 
     `engine` names the external programs of the plan, or is `in_process`. `warnings` are codes, separated by commas.
-    `work_ms` is the duration of the job in milliseconds, without the wait in the queue.
+    `work_ms` is the duration of the job in milliseconds, without the wait in the queue. `stages` are those of all
+    conversions of the request.
     """
 
     request_id: str = ""
@@ -55,6 +66,7 @@ class RequestContext:
     warnings: str | None = None
     credits: int | None = None
     work_ms: int | None = None
+    stages: list[StageTime] = field(default_factory=list)
 
     def set_plan(self, plan: Plan) -> None:
         """Sets the formats and the engine of the plan."""
@@ -107,20 +119,23 @@ class ConversionMetrics:
         self.test = counter("convertd_test_conversions", "Successful conversions with test keys.")
         self.replays = counter("convertd_idempotent_replays", "Stored responses returned for an idempotency key.")
 
-    def observe_stage(self, name: str, seconds: float) -> None:
-        """Records the duration of a stage. Ignores implausible values and NaN."""
+    def observe_stage(self, context: RequestContext, name: str, seconds: float, before_end: float = 0.0) -> None:
+        """Records the duration of a stage that ended `before_end` seconds ago. Ignores implausible values and NaN."""
         if 0 <= seconds <= _MAX_SECONDS:
             self._stages[name].observe(seconds)
+            context.stages.append(StageTime(name, seconds, time() - before_end))
 
     def record_run(self, context: RequestContext, result: TaskResult, outcome: Outcome) -> None:
         """Records the durations and the memory that a job reports, and what the log has of its outcome.
 
         Ignores unknown stages and implausible figures: the report is untrusted.
         """
-        for timing in result.trace:
+        self.observe_stage(context, "check", result.check_seconds)
+        later = result.check_seconds
+        for timing in reversed(result.trace):
             if timing.stage in STAGES:
-                self.observe_stage(timing.stage, timing.seconds)
-        self.observe_stage("check", result.check_seconds)
+                self.observe_stage(context, timing.stage, timing.seconds, later)
+                later += timing.seconds
         if 0 < result.peak_memory < _MAX_MEMORY:
             self._peak_memory.observe(result.peak_memory)
         context.warnings = ",".join(warning_codes(warning.code for warning in outcome.warnings)) or None

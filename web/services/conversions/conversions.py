@@ -276,7 +276,7 @@ class Conversions:
             seconds = request.account.tier.job_seconds if place.background else None
             limits = self._admission.limits(place, plan.plans, request.size, seconds)
             self._metrics.workers.queue_wait.observe(started - queued)
-            self._metrics.conversions.observe_stage("queue", started - queued)
+            self._metrics.conversions.observe_stage(request.context, "queue", started - queued)
             with self._metrics.workers.track_job():
                 result = await self._executor.run_on_files(task, place.tenant.id, contents, output, limits)
                 place.used = result.seconds
@@ -309,7 +309,7 @@ class Conversions:
                 if not await charge.is_settled():
                     await self._files.discard([blob])
                 raise
-        self._metrics.conversions.observe_stage("store", perf_counter() - started)
+        self._metrics.conversions.observe_stage(request.context, "store", perf_counter() - started)
         return ChargedConversion(output, outcome, response, balance)
 
 

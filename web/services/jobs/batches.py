@@ -231,7 +231,7 @@ class Batches:
                 uploads=(await self._files.working_copy(file, source),),
                 store_result=True,
                 idempotency=request.idempotency and request.idempotency.part(file_id),
-                context=RequestContext(request.context.request_id),
+                context=RequestContext(request.context.request_id, stages=request.context.stages),
             )
             converted: ChargedConversion | Replayed | None = await self._conversions.find_stored(conversion)
             if converted is None:

@@ -3,10 +3,14 @@
 import asyncio
 import json
 import logging
+import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from config.errors import PublicError
+from engine.lazy import lazy_imports
 from engine.options import NO_OPTIONS, OptionValues
 from storage.database import Database
 from storage.tables import request_log
@@ -14,6 +18,9 @@ from storage.tables.request_log import LoggedRequest
 from web.metrics.conversions import RequestContext
 from web.metrics.service import HttpMetrics
 from web.services.accounts.accounts import Account
+
+with lazy_imports():
+    from web.services.operation import tracing
 
 log = logging.getLogger("convertd.request_log")
 access_log = logging.getLogger("convertd.access")
@@ -67,6 +74,7 @@ class RequestLog:
     def __init__(self, database: Database, metrics: HttpMetrics) -> None:
         self._database = database
         self._metrics = metrics
+        self._tracing = _open_tracing()
         self._unwritten: list[LoggedRequest] = []
         self._writing = asyncio.Lock()
 
@@ -76,6 +84,7 @@ class RequestLog:
         account: Account | None,
         error: PublicError | None,
         options: OptionValues = NO_OPTIONS,
+        headers: Mapping[str, str] = MappingProxyType({}),
         *,
         method: str,
         path: str,
@@ -85,7 +94,10 @@ class RequestLog:
         received: int,
         sent: int,
     ) -> None:
-        """Adds a request with its public options. `route` is the pattern of its path; body sizes are in bytes."""
+        """Adds a request with its public options. `route` is the pattern of its path; body sizes are in bytes.
+
+        The `headers` may name the trace that the request belongs to.
+        """
         code = error.code if error else None
         milliseconds = round(seconds * 1000)
         # Paths, options and file names are private.
@@ -98,6 +110,9 @@ class RequestLog:
             "code": code,
             **vars(context),
         }
+        del fields["stages"]
+        if self._tracing is not None:
+            self._tracing.record(context, error, headers, method=method, route=route, status=status, seconds=seconds)
         access_log.info("%s %s", method, route, extra={"fields": fields})
         self._metrics.record_request(method, route, status, seconds, error, authenticated=bool(account))
         if account and len(self._unwritten) < _CAPACITY:
@@ -134,6 +149,8 @@ class RequestLog:
 
     async def close(self) -> None:
         """Writes all recorded requests; a failure is only logged."""
+        if self._tracing is not None:
+            await self._tracing.close()
         await self._try_to_write()
 
     async def _try_to_write(self) -> None:
@@ -141,6 +158,20 @@ class RequestLog:
             await self.write()
         except Exception:
             log.warning("the request log could not be written", exc_info=True)
+
+
+def _open_tracing() -> "tracing.Tracing | None":
+    """Traces, if the standard variables of OpenTelemetry name a collector."""
+    collectors = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    off = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    off |= os.environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
+    if off or not any(os.environ.get(name) for name in collectors):
+        return None
+    try:
+        return tracing.Tracing()
+    except ModuleNotFoundError:
+        log.warning("no traces are sent: a collector is set, and the packages of convertd[otel] are not installed")
+        return None
 
 
 def _details(context: RequestContext, error: PublicError | None, options: OptionValues) -> str | None:
