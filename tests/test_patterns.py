@@ -78,7 +78,7 @@ def _of_server() -> Iterator[ModuleType]:
     for package in ("engine", "web", "storage"):
         for path in sorted((_ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
-            if not name.startswith("web.client") and not name.endswith("__"):
+            if not name.startswith(("web.client", "web.docs.samples")) and not name.endswith("__"):
                 yield importlib.import_module(name)
 
 

@@ -261,10 +261,10 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
     return [chunk(b"PLTE", rgb), *([chunk(b"tRNS", opaque)] if opaque else [])]
 
 
-def compress_pixels(image: Image.Image) -> bytes:
+def compress_pixels(image: Image.Image, effort: int = _DEFAULT_EFFORT) -> bytes:
     """The rows of an image of bytes as the image data of a PNG: each after the number of its filter, compressed."""
     samples = np.asarray(image)
-    level = _LEVELS[_DEFAULT_EFFORT - 1]
+    level = _LEVELS[effort - 1]
     return bytes(imagecodecs.deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
 
 

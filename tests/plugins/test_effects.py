@@ -263,8 +263,8 @@ def test_corners_and_padding_are_transparent_or_on_the_background(source: str) -
     white = convert(data, "jpeg", radius="50%", pad="4", subsampling="4:4:4", quality=95)
     blue = convert(data, "jpeg", radius="50%", pad="4", subsampling="4:4:4", quality=95, background="#0000ff")
 
-    image = opened(transparent.data)
-    assert (image.size, image.mode) == ((48, 48), "RGBA")
+    image = opened(transparent.data).convert("RGBA")
+    assert image.size == (48, 48)
     alpha = image.getchannel("A")
     assert [alpha.getpixel(place) for place in ((0, 0), (5, 5), (24, 24))] == [0, 0, 255]
     assert codes(white) == codes(blue) == {"alpha_flattened"}

@@ -86,4 +86,4 @@ def test_effects_that_cannot_be_drawn_are_reported() -> None:
 
     assert codes(result) == {"layers_flattened", "layers_dropped"}
     assert any(str(warned.message).endswith("without Stroke.") for warned in result.outcome.warnings)
-    assert np.asarray(Image.open(BytesIO(result.data)))[3, 3].tolist() == [10, 200, 30, 255]
+    assert Image.open(BytesIO(result.data)).convert("RGBA").getpixel((3, 3)) == (10, 200, 30, 255)

@@ -13,7 +13,7 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Pdf, Stream
 from PIL import Image, ImageChops
 
-from engine import MAX_PIXELS, Frame, Raster, Size
+from engine import MAX_PIXELS, Size
 from engine.mupdf import pymupdf
 from plugins._jpeg import embedding
 from plugins._pdf import flate
@@ -286,8 +286,7 @@ def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
     """The samples of mode L, RGB or CMYK without loss."""
     if image.mode == "CMYK":
         return Encoding(flate.compress(image.tobytes()), "FlateDecode")
-    png = png_encoder.encode(Raster([Frame(image)]), effort=1 if fast else _PNG_EFFORT)
-    data = b"".join(chunk[8:-4] for kind, chunk in png_encoder.read_chunks(memoryview(png)) if kind == b"IDAT")
+    data = png_encoder.compress_pixels(image, effort=1 if fast else _PNG_EFFORT)
     bands = len(image.getbands())
     parameters = Dictionary(Predictor=_PNG_PREDICTORS, Colors=bands, BitsPerComponent=8, Columns=image.width)
     return Encoding(data, "FlateDecode", parameters)

@@ -131,7 +131,7 @@ def test_options_without_effect_are_reported(server: Running) -> None:
 
 
 def test_defaults_are_as_if_not_given(server: Running) -> None:
-    defaults = {"progressive": "false", "raw_mode": "develop", "effort": "5", "lossless": "False", "metadata": "safe"}
+    defaults = {"raw_mode": "develop", "effort": "5", "lossless": "False", "metadata": "safe"}
     headers = {"Idempotency-Key": "defaults"}
     plain = server.convert(image(), "bmp", headers=headers)
     explicit = server.convert(image(), "bmp", headers=headers, **defaults)

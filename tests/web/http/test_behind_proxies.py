@@ -75,7 +75,7 @@ def test_large_files_are_uploaded_and_downloaded(proxied: Proxied) -> None:
     content = image("BMP", _LARGE)
 
     with proxied.client(**proxied.server.auth) as client:
-        small = client.post("/convert", files={"file": content}, data={"output_format": "png"})
+        small = client.post("/convert", files={"file": content}, data={"output_format": "tiff"})
         large = client.post("/convert", files={"file": small.content}, data={"output_format": "bmp"})
 
     assert len(large.content) == len(content) == int(large.headers["Content-Length"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -295,22 +297,32 @@ def test_what_is_forged_or_old_is_refused(secret: str, body: str, age: float, ch
         verify_webhook(body, sent, secret)
 
 
-COMMANDS = {"Python": (sys.executable, "receiver.py"), "Node.js": ("node", "receiver.mjs")}
+COMMANDS = {
+    "Python": (sys.executable, "receiver.py"),
+    "JavaScript": ("node", "receiver.mjs"),
+    "PHP": ("sh", "-c", "exec php -S 127.0.0.1:$PORT receiver.php"),
+    "Go": ("go", "run", "receiver.go"),
+    "Java": ("java", "receiver.java"),
+}
+PROGRAMS = {"JavaScript": "node", "PHP": "php", "Go": "go", "Java": "java"}
+OTHERS = [language for language, program in PROGRAMS.items() if shutil.which(program)]
 
 
 @contextmanager
 def running(language: str, folder: Path, port: int) -> Iterator[Path]:
     """Runs the server of the docs. Yields the file with its output."""
-    program, name = COMMANDS[language]
-    (folder / name).write_text(WEBHOOK_SAMPLES[language])
+    command = COMMANDS[language]
+    (folder / command[-1].split()[-1]).write_text(WEBHOOK_SAMPLES[language])
     output = folder / "output"
     environment = os.environ | {"WEBHOOK_SECRET": SECRET, "PORT": str(port)}
     with output.open("w") as file:
-        process = subprocess.Popen([program, name], cwd=folder, env=environment, stdout=file, stderr=file)
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=file, stderr=file, start_new_session=True
+        )
         try:
             yield output
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # `go run` starts the program as a process of its own
             process.wait(10)
 
 
@@ -321,7 +333,11 @@ def post(port: int, sent: dict[str, str]) -> httpx.Response | None:
         return None
 
 
-@pytest.mark.parametrize("language", WEBHOOK_SAMPLES)
+def test_there_is_a_server_for_each_language() -> None:
+    assert WEBHOOK_SAMPLES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("language", ["Python", *(pytest.param(one, marks=pytest.mark.long) for one in OTHERS)])
 def test_the_servers_of_the_docs(language: str, tmp_path: Path) -> None:
     port = free_port()
     with running(language, tmp_path, port) as output:
