@@ -3,6 +3,8 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.Base64;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
@@ -36,7 +38,11 @@ public class Receiver {
             } catch (Exception error) {
                 error.printStackTrace();
             }
-            if (genuine) System.out.println(id + " " + new String(body, StandardCharsets.UTF_8));
+            if (genuine) {
+                String message = new String(body, StandardCharsets.UTF_8);
+                Matcher type = Pattern.compile("\"type\"\\s*:\\s*\"([^\"]*)").matcher(message); // or a library for JSON
+                System.out.println(id + " " + (type.find() ? type.group(1) : "") + " " + message);
+            }
             exchange.sendResponseHeaders(genuine ? 204 : 400, -1);
             exchange.close();
         });
