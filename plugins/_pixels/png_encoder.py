@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -39,6 +40,7 @@ _LEVELS_IF_SMALL = (9, 12)
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
 _ENTRY = 3  # bytes of a color in a palette
+_TABLE = 65_521  # entries of the table of colors, at least
 # The parts of an image that are compressed to decide on filters.
 _BANDS = 16
 _BAND_ROWS = 4
@@ -112,10 +114,10 @@ def encode(
     if isinstance(pixels, Image.Image):
         pixels = _reduced(pixels, has_profile=frames[0].icc_profile is not None)
     levels: Sequence[int] = (_LEVELS[effort - 1],)
-    if palette or colors:
+    if isinstance(pixels, Image.Image) and pixels.mode == "P":
         levels = _LEVELS_OF_PALETTES[effort - 1]
-    elif isinstance(pixels, Image.Image) and pixels.mode == "P":
-        levels = _LEVELS_OF_PALETTES[effort - 1][:1]  # Two are only worth their time after the search for colors.
+        if effort <= _DEFAULT_EFFORT and not (palette or colors):  # There was no search for colors that takes longer.
+            levels = levels[:1]
     metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
     bits = _bits(pixels)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
@@ -169,18 +171,19 @@ def _reduced(image: Image.Image, *, has_profile: bool) -> Image.Image:
     if image.mode not in ("RGB", "RGBA"):
         return image
     found = image.getcolors(_MAX_COLORS)
-    if image.mode == "RGB" and not has_profile and _is_gray(image):
+    colors = None if found is None else np.array([color for _, color in found], np.uint8)
+    if image.mode == "RGB" and not has_profile and _is_gray(np.asarray(image) if colors is None else colors):
         return image.convert("L")
-    if found is None:
+    if colors is None:
         return image
-    indexed = _indexed(image, np.array([color for _, color in found], np.uint8))
+    indexed = _indexed(image, colors)
     level = _LEVELS[_DEFAULT_EFFORT - 1]
     sizes = [min(_sizes_of_bands(np.asarray(one), level)) for one in (indexed, image)]
-    return indexed if sizes[0] + len(found) * _ENTRY < sizes[1] else image
+    return indexed if sizes[0] + len(colors) * _ENTRY < sizes[1] else image
 
 
-def _is_gray(image: Image.Image) -> bool:
-    samples = np.asarray(image)
+def _is_gray(samples: NDArray[np.uint8]) -> bool:
+    """Whether red, green and blue are the same everywhere."""
     for part in (samples[:1], samples):  # most images show their colors in a row
         if (part[..., 0] != part[..., 1]).any() or (part[..., 1] != part[..., 2]).any():
             return False
@@ -192,9 +195,12 @@ def _indexed(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
     palette = np.pad(colors, ((0, 0), (0, 4 - colors.shape[1])), constant_values=255)
     palette = palette[np.argsort(palette[:, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
     numbers = palette.view(np.uint32).ravel()
-    order = np.argsort(numbers)
+    # All colors have different remainders: the table finds an index five times faster than a search.
+    size = next(size for size in count(_TABLE) if len({*(numbers % size).tolist()}) == len(numbers))
+    table = np.zeros(size, np.uint8)
+    table[numbers % size] = np.arange(len(numbers))
     pixels = np.asarray(image.convert("RGBA")).view(np.uint32)[..., 0]
-    return _with_entries(order.astype(np.uint8)[np.searchsorted(numbers[order], pixels)], palette)
+    return _with_entries(table[pixels % np.uint32(size)], palette)
 
 
 def _with_entries(indexes: NDArray[np.uint8], palette: NDArray[np.uint8]) -> Image.Image:
