@@ -146,7 +146,7 @@ def _simplify(document: Pdf) -> set[str]:
     removed: set[str] = set()
     if as_list(document.Root.get("/OpenAction"))[:1] == [document.pages[0].obj]:  # where viewers begin anyway
         del document.Root["/OpenAction"]
-    if document.Root.get("/PageMode") == Name.UseAttachments:  # which only concerns viewers
+    if document.Root.get("/PageMode") == Name.UseAttachments:  # Only viewers use it.
         del document.Root["/PageMode"]
     if "/Type" in (document.trailer.get("/Info") or Dictionary()):  # another object, in a broken file
         del document.trailer["/Info"]
