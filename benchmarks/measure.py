@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -136,6 +137,17 @@ def p99_ms(runs: Sequence[Run]) -> float:
 def cpu_ms(runs: Sequence[Run]) -> float:
     """Returns the median over the rounds of the CPU time per success, in milliseconds."""
     return 1000 * median(run.cpu for run in runs)
+
+
+def run_program(command: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Runs a program in a folder. Returns its seconds and CPU seconds. Raises CalledProcessError."""
+    started = perf_counter()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return perf_counter() - started, used.ru_utime + used.ru_stime
 
 
 def cpu_seconds(pid: int) -> float:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shlex
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,6 @@ from math import nan
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from time import perf_counter
 
 import pillow_heif
 import rawpy
@@ -31,6 +29,7 @@ from benchmarks.measure import (
     p50_ms,
     repeat,
     run_job,
+    run_program,
     spread,
     throughput_ratio,
 )
@@ -168,23 +167,12 @@ async def _call(library: Library, content: bytes) -> None:
 
 async def _repeat_program(command: Sequence[str], folder: Path, seconds: float) -> Run:
     """Runs a program one time after the other, once at least, after a warm-up. Raises CalledProcessError."""
-    await asyncio.to_thread(_run_program, command, folder)
+    await asyncio.to_thread(run_program, command, folder)
     times: list[tuple[float, float]] = []
     while sum(elapsed for elapsed, _ in times) < seconds:
-        times.append(await asyncio.to_thread(_run_program, command, folder))
+        times.append(await asyncio.to_thread(run_program, command, folder))
     latencies, cpu = zip(*times, strict=True)
     return Run(latencies, len(times) / sum(latencies), sum(cpu) / len(times))
-
-
-def _run_program(command: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Runs a program in a folder. Returns its seconds and CPU seconds. Raises CalledProcessError."""
-    started = perf_counter()
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return perf_counter() - started, used.ru_utime + used.ru_stime
 
 
 def _row(pair: Pair, own: list[Run], name: str, rival: list[Run]) -> Row:

@@ -1,7 +1,7 @@
-"""Visual quality and size of photos in the lossy formats, at their default quality and at others, next to sharp."""
+"""Visual quality and size of photos in the lossy formats, at their default quality and at others, next to encoders."""
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +17,11 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from benchmarks import workloads
-from benchmarks.libraries import NODE, Environment
+from benchmarks import encoders, workloads
+from benchmarks.encoders import Encoder
+from benchmarks.libraries import Environment
 from benchmarks.report import COLUMNS, Report, Row, required
+from benchmarks.screens import compare as compare_screens
 from engine import pipeline
 from engine.registry import Registry, load_registry
 
@@ -29,6 +31,7 @@ QUALITIES: Mapping[str, Sequence[int]] = MappingProxyType(
 """The qualities to measure besides the default, by format."""
 
 _COLUMNS = ("format", "quality", "default", "score", "lowest", "highest", "bytes / JPEG", "CPU ms")
+_PEER_COLUMNS = ("encoder", "format", "score", "CPU ms", "bytes: convertd / encoder at its score", "lowest", "highest")
 _METRIC = Environment("ssimulacra2", ("ssimulacra2==0.3.0",))
 _SCORE = 78  # The default qualities have to reach it.
 _SIZE = (768, 576)  # pixels that are compared of each photo
@@ -39,19 +42,10 @@ for path in sys.argv[2:]:
     print(compute_ssimulacra2(sys.argv[1], path))
 """
 
-_SHARP_FORMATS = ("jpeg", "webp", "avif")
-_SHARP = """
-import sharp from "sharp";
-const [source, ...targets] = process.argv.slice(2);
-for (const target of targets) await sharp(source).toFile(target);
-"""
-
 Setting = tuple[str, int]
 """A format and a quality."""
 Metric = Callable[[Path, Sequence[Path]], list[float]]
 """Returns the scores of images, compared with the first argument."""
-Peer = Callable[[Path, str], Path]
-"""Returns the file to which another encoder converts an image, in a format at its default quality."""
 
 
 @dataclass(frozen=True)
@@ -63,28 +57,33 @@ class Encoding:
     score: float
 
 
-def measure(cache: Path, files: Sequence[Path]) -> list[Report]:
-    """Returns the results for these photos; without photos, the table of the generated image.
+def measure(cache: Path, files: Sequence[Path]) -> Iterator[Report]:
+    """Yields the results for these photos and screens, which are PNG; without files, for the generated image.
 
-    Installs the metric into a folder below `cache`. Raises OSError, CalledProcessError and ConversionError.
+    Installs the metric and other encoders into folders below `cache`. Raises OSError, CalledProcessError and
+    ConversionError.
     """
     registry = load_registry()
     metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
+    screens = [file for file in files if registry.identify(file).name == "png"]
+    photos = [_photo(registry, file) for file in files if file not in screens]
     if not files:
-        return compare(registry, [workloads.photo(_SIZE)], metric)[:1]  # the requirements hold for photos only
-    peer = partial(_sharp, NODE.install(cache))
-    return compare(registry, [_photo(registry, file) for file in files], metric, peer)
+        yield compare(registry, [workloads.photo(_SIZE)], metric)[0]  # the requirements hold for photos only
+    if photos:
+        yield from compare(registry, photos, metric, [*encoders.of_photos(cache)])
+    if screens:
+        yield compare_screens(registry, screens, [*encoders.of_screens(cache)])
 
 
 def compare(
-    registry: Registry, photos: Sequence[Image.Image], metric: Metric, peer: Peer | None = None
+    registry: Registry, photos: Sequence[Image.Image], metric: Metric, peers: Sequence[Encoder] = ()
 ) -> list[Report]:
-    """Returns a row per format and quality, the requirements of the default qualities, and the peer next to them."""
+    """Returns a row per format and quality, the requirements of the default qualities, and a row per peer."""
     bmp = registry.formats["bmp"]
     plans = {name: registry.plan([bmp], name) for name in QUALITIES}
     defaults = {name: int(plan.options["quality"].default or 0) for name, plan in plans.items()}
     settings = [(name, quality) for name in QUALITIES for quality in sorted({*QUALITIES[name], defaults[name]})]
-    encodings, others = _encode_all(registry, photos, settings, metric, peer)
+    encodings, others = _encode_all(registry, photos, settings, metric, peers)
     jpeg = encodings["jpeg", defaults["jpeg"]]
     rows = tuple(_row(one, defaults[one[0]], found, jpeg) for one, found in encodings.items())
     requirements = tuple(_requirement(name, encodings[name, quality]) for name, quality in defaults.items())
@@ -92,21 +91,23 @@ def compare(
         Report(f"Pictures of {_SIZE[0]}x{_SIZE[1]} pixels, medians over {len(photos)}", _COLUMNS, rows),
         Report("Requirements", COLUMNS, requirements),
     ]
-    if others:
-        columns = ("format", "score of sharp's default", "bytes of convertd / sharp at an equal score")
-        reports.append(Report("Next to sharp at its default quality", columns, tuple(_next_to(encodings, others))))
+    if peers:
+        rows = tuple(_next_to(encodings, peer, found) for peer, found in zip(peers, others, strict=True))
+        reports.append(Report("Next to encoders at their default quality", _PEER_COLUMNS, rows))
     return reports
 
 
-def _next_to(encodings: Mapping[Setting, Sequence[Encoding]], others: Mapping[str, Sequence[Encoding]]) -> list[Row]:
-    """A row per format: the median score of others, and the median size relative to theirs at an equal score."""
-    rows: list[Row] = []
-    for name, found in others.items():
-        own = zip(*(of_setting for (fmt, _), of_setting in encodings.items() if fmt == name), strict=True)
-        sizes = [(_size_at(curve, other.score), other.size) for curve, other in zip(own, found, strict=True)]
-        ratios = [size / other for size, other in sizes if size is not None]
-        rows.append((name, median(one.score for one in found), median(ratios) if ratios else "none in range"))
-    return rows
+def _next_to(encodings: Mapping[Setting, Sequence[Encoding]], peer: Encoder, found: Sequence[Encoding]) -> Row:
+    """Medians over the photos; sizes are compared at the score that the encoder reaches for a photo."""
+    own = zip(*(of_setting for (name, _), of_setting in encodings.items() if name == peer.format), strict=True)
+    sizes = [(_size_at(curve, one.score), one.size) for curve, one in zip(own, found, strict=True)]
+    ratios = [size / other for size, other in sizes if size is not None]
+    compared = (median(ratios), min(ratios), max(ratios)) if ratios else ("none in range", "", "")
+    return peer.name, peer.format, median(one.score for one in found), _cpu_ms(found), *compared
+
+
+def _cpu_ms(encodings: Sequence[Encoding]) -> float:
+    return 1000 * median(one.cpu for one in encodings)
 
 
 def _size_at(curve: Sequence[Encoding], score: float) -> float | None:
@@ -130,25 +131,27 @@ def _photo(registry: Registry, file: Path) -> Image.Image:
 
 
 def _encode_all(
-    registry: Registry, photos: Sequence[Image.Image], settings: Sequence[Setting], metric: Metric, peer: Peer | None
-) -> tuple[dict[Setting, list[Encoding]], dict[str, list[Encoding]]]:
-    """Return our encodings by setting, and the peer's by format. Scores are computed in parallel."""
-    formats = _SHARP_FORMATS if peer else ()
+    registry: Registry,
+    photos: Sequence[Image.Image],
+    settings: Sequence[Setting],
+    metric: Metric,
+    peers: Sequence[Encoder],
+) -> tuple[dict[Setting, list[Encoding]], list[list[Encoding]]]:
+    """The own encodings of each photo by setting, and those of each peer. Scores are computed in parallel."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(len(sched_getaffinity(0))) as threads:
         started = []
         for number, photo in enumerate(photos):
             original = Path(folder, f"{number}.bmp")
             photo.save(original)
             encoded = [_encode(registry, original, *setting) for setting in settings]
-            encoded += [_decoded(registry, peer(original, name), name) for name in formats if peer]
+            encoded += [_encode_by(peer, registry, original) for peer in peers]
             started.append((encoded, threads.submit(metric, original, [image for _, _, image in encoded])))
         results = [
             [Encoding(size, cpu, score) for (size, cpu, _), score in zip(encoded, scores.result(), strict=True)]
             for encoded, scores in started
         ]
-    own = {setting: [of_photo[index] for of_photo in results] for index, setting in enumerate(settings)}
-    others = {name: [of_photo[len(settings) + index] for of_photo in results] for index, name in enumerate(formats)}
-    return own, others
+    columns = [list(column) for column in zip(*results, strict=True)]
+    return dict(zip(settings, columns, strict=False)), columns[len(settings) :]
 
 
 def _encode(registry: Registry, original: Path, name: str, quality: int) -> tuple[int, float, Path]:
@@ -165,22 +168,15 @@ def _encode(registry: Registry, original: Path, name: str, quality: int) -> tupl
     return len(encoded), cpu, decoded
 
 
-def _decoded(registry: Registry, file: Path, name: str) -> tuple[int, float, Path]:
-    """As `_encode`, for a file that was written by another encoder, without CPU time."""
-    content = file.read_bytes()
-    decoded = file.with_name(f"{file.name}.bmp")
-    decoded.write_bytes(pipeline.run(registry.plan([registry.formats[name]], "bmp"), [content]).data)
-    return len(content), 0.0, decoded
-
-
-def _sharp(folder: Path, original: Path, name: str) -> Path:
-    program = folder / "quality.mjs"
+def _encode_by(peer: Encoder, registry: Registry, original: Path) -> tuple[int, float, Path]:
+    """As `_encode`, for another encoder."""
     source = original.with_suffix(".png")
-    target = original.with_suffix(f".sharp.{name}")
-    program.write_text(_SHARP)
     Image.open(original).save(source)
-    subprocess.run(["node", program, source, target], check=True, cwd=folder)
-    return target
+    file, cpu = peer.encode(source)
+    decoded = file.with_name(f"{file.name}.bmp")
+    plan = registry.plan([registry.formats[peer.format]], "bmp")
+    decoded.write_bytes(pipeline.run(plan, [file.read_bytes()]).data)
+    return file.stat().st_size, cpu, decoded
 
 
 def _ssimulacra2(python: Path, original: Path, images: Sequence[Path]) -> list[float]:
@@ -193,9 +189,8 @@ def _row(setting: Setting, default: int, encodings: Sequence[Encoding], jpeg: Se
     name, quality = setting
     scores = [one.score for one in encodings]
     sizes = [one.size / other.size for one, other in zip(encodings, jpeg, strict=True)]
-    cpu = 1000 * median(one.cpu for one in encodings)
     of_scores = (median(scores), min(scores), max(scores))
-    return name, quality, "yes" if quality == default else "", *of_scores, median(sizes), cpu
+    return name, quality, "yes" if quality == default else "", *of_scores, median(sizes), _cpu_ms(encodings)
 
 
 def _requirement(name: str, encodings: Sequence[Encoding]) -> Row:
