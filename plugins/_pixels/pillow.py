@@ -188,6 +188,7 @@ def to_raster(
         source=ImageSource(
             lossy=lossy,
             turned=orientation > 1,
+            palette=image.mode == "P",
             bare=_is_bare(image) and (animated or len(order) == 1),  # other images can have metadata of their own
         ),
         sample=sample(_sample_mode(image), image.info.get("icc_profile")),

@@ -40,6 +40,7 @@ _LEVELS_IF_SMALL = (9, 12)
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
 _ENTRY = 3  # bytes of a color in a palette
+_INVISIBLE = 97  # the quality of colors that look the same: they differ by half a level
 _TABLE = 65_521  # entries of the table of colors, at least
 # The parts of an image that are compressed to decide on filters.
 _BANDS = 16
@@ -73,7 +74,8 @@ _OF_PALETTE = frozenset({"dither", "quality", "max_bytes"})
 Palette: TypeAlias = Annotated[
     bool,
     Field(
-        description="Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has."
+        description="Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has. "
+        "By default, an image whose source has a palette gets one again if that hardly changes its colors."
     ),
 ]
 Colors: TypeAlias = Annotated[
@@ -96,7 +98,7 @@ def encode(
     *,
     effort: Effort = _DEFAULT_EFFORT,
     progressive: Progressive = False,
-    palette: Palette = False,
+    palette: Palette | None = None,
     colors: Colors | None = None,
     dither: Dither = 1,
     quality: Quality | None = None,
@@ -112,6 +114,8 @@ def encode(
         return _encode_animation(raster, frames, _LEVELS[effort - 1])
     pixels = frames[0].pixels
     if isinstance(pixels, Image.Image):
+        if palette is None and raster.source.palette:
+            pixels = _with_palette_again(pixels)
         pixels = _reduced(pixels, has_profile=frames[0].icc_profile is not None)
     levels: Sequence[int] = (_LEVELS[effort - 1],)
     if isinstance(pixels, Image.Image) and pixels.mode == "P":
@@ -150,6 +154,19 @@ def _with_palette(raster: Raster, colors: int, dither: float, quality: int | Non
     frame = raster.first_frame()
     image = with_palette(frame.image, colors, dither, quality)
     return replace(raster, frames=[replace(frame, pixels=image)], origin=None)
+
+
+def _with_palette_again(image: Image.Image) -> Image.Image:
+    """The image with a palette if its colors, which are too many for one, hardly change."""
+    if image.getcolors(_MAX_COLORS):
+        return image
+    try:
+        reduced = with_palette(image, _MAX_COLORS, 0, None, least_quality=_INVISIBLE)
+    except RuntimeError:
+        return image
+    message = "The image has 256 colors, in a palette like its source; palette=false keeps all colors."
+    FidelityWarning.issue("colors_reduced", message)
+    return reduced
 
 
 def _drawn_file(raster: Raster) -> bytes | None:
@@ -383,15 +400,23 @@ def read_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
 _FULL_QUALITY = 100
 
 
-def with_palette(image: Image.Image, colors: int, dither: float, quality: int | None) -> Image.Image:
+def with_palette(
+    image: Image.Image, colors: int, dither: float, quality: int | None, *, least_quality: int = 0
+) -> Image.Image:
     """The image with at most this number of colors, each with an alpha of its own.
 
     `dither` is from 0, without, to 1. With a `quality` of 1 to 100, there are no more colors than it needs. An image
-    that has so few colors keeps them exactly, unless a quality is given.
+    that has so few colors keeps them exactly, unless a quality is given. Raises RuntimeError if the colors have less
+    than the least quality.
     """
     rgba = image.convert("RGBA")
     data, entries = imagequant.quantize_raw_rgba_bytes(
-        rgba.tobytes(), *rgba.size, dithering_level=dither, max_colors=colors, max_quality=quality or _FULL_QUALITY
+        rgba.tobytes(),
+        *rgba.size,
+        dithering_level=dither,
+        max_colors=colors,
+        min_quality=least_quality,
+        max_quality=quality or _FULL_QUALITY,
     )
     indexes = np.frombuffer(data, np.uint8).reshape(rgba.size[::-1])
     palette = np.array(entries, np.uint8).reshape(-1, 4)

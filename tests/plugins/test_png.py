@@ -10,7 +10,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import pyvips
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, ImageDraw
 
 from engine import InvalidOption
 from engine.errors import ConversionError
@@ -335,6 +335,33 @@ def test_a_size_is_reached_by_the_quality() -> None:
 )
 def test_options_without_a_palette_are_told(options: dict[str, Any], told: set[str]) -> None:
     assert codes(convert(_PHOTO, "png", width=100, **options)) == told
+
+
+def _lines(colors: int) -> bytes:
+    """A drawing with a palette of some colors, which has many more when it is resized."""
+    image = Image.new("RGB", (320, 240), "white")
+    draw = ImageDraw.Draw(image)
+    for index in range(colors - 1):
+        draw.line((0, 7 * index, 320, 240 - 5 * index), (index * 211 % 256, index * 97 % 256, index * 31 % 256), 5)
+    return saved(image.convert("P", palette=Image.Palette.ADAPTIVE, colors=colors), "PNG")
+
+
+def test_an_image_with_a_palette_gets_one_again_if_its_colors_hardly_change() -> None:
+    drawing = _lines(4)
+    plain = convert(drawing, "png", width=160, palette=False)
+    assert opened(plain.data).mode == "RGB"
+    assert codes(plain) == set()
+    assert _colors(plain.data) > 256
+
+    result = convert(drawing, "png", width=160)
+    image = opened(result.data)
+    assert image.mode == "P"
+    assert codes(result) == {"colors_reduced"}
+    assert len(result.data) < 0.7 * len(plain.data)
+    assert _difference(result.data, plain.data) < 1
+
+    dithered = opened(_PHOTO).quantize(64)
+    assert opened(convert(saved(dithered, "PNG"), "png", width=160).data).mode == "RGB"
 
 
 def test_animations_have_no_common_palette() -> None:
