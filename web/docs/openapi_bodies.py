@@ -39,14 +39,15 @@ class RequestBodies:
         schema = self._schema(operation, files, texts, [*required, *_required(fields)])
         encoding = {file.name: {"contentType": file.media_type} for file in form.files}
         encoding |= dict.fromkeys(_json_options(operation), _JSON)
-        content = {"schema": schema, "encoding": encoding, "example": _example(operation, form, fields)}
+        content = {"schema": schema, "encoding": encoding, "example": _file_names(form) | _example(operation, fields)}
         return {"required": True, "content": {"multipart/form-data": content}}
 
     def _json(self, operation: Operation, model: type[RequestModel]) -> Schema:
         fields = describe(model)
         required = _required(fields)
         schema = self._schema(operation, {}, _nullable_properties(fields), required)
-        example = {field.name: field.example for field in fields}
+        all_fields = {field.name: field.example for field in fields}
+        example = _example(operation, fields) if operation.options else all_fields
         return {"required": bool(required), "content": {"application/json": {"schema": schema, "example": example}}}
 
     def _schema(self, operation: Operation, files: Schema, fields: Schema, required: Sequence[str]) -> Schema:
@@ -86,13 +87,17 @@ class RequestBodies:
         return reference(name) | {key: value for key, value in field.schema.items() if key not in values}
 
 
-def _example(operation: Operation, form: FormFields, fields: Sequence[FieldDescription]) -> Mapping[str, Any]:
-    """The fields of a complete request: names of files, and values as in JSON."""
+def _file_names(form: FormFields) -> Schema:
+    """The names of the files of a complete request."""
+    needed = [file for file in form.files if file is form.file or file.minimum]
+    return {file.name: [file.example] * 2 if file.maximum > 1 else file.example for file in needed}
+
+
+def _example(operation: Operation, fields: Sequence[FieldDescription]) -> Schema:
+    """The fields of a complete request but for files, with values as in JSON."""
     chosen = operation.tool.example if operation.tool else ("output_format", "quality")
     options = [describe_option(option) for option in operation.options.values()]
-    values = {field.name: field.example for field in (*fields, *options) if field.required or field.name in chosen}
-    needed = [file for file in form.files if file is form.file or file.minimum]
-    return {file.name: [file.example] * 2 if file.maximum > 1 else file.example for file in needed} | values
+    return {field.name: field.example for field in (*fields, *options) if field.required or field.name in chosen}
 
 
 def _json_options(operation: Operation) -> list[str]:
