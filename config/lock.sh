@@ -33,8 +33,11 @@ lock --extra postgres --extra s3 --extra video --constraint config/requirements.
 lock --extra postgres --extra s3 --extra otel --constraint config/requirements-cluster.lock \
     --constraint config/requirements-mcp.lock --constraint config/requirements-sign.lock \
     --output-file config/requirements-otel.lock "$@"
+lock --extra postgres --extra s3 --extra console --constraint config/requirements-cluster.lock \
+    --output-file config/requirements-console.lock "$@"
 lock --extra test --constraint config/requirements-cluster.lock --constraint config/requirements-mcp.lock \
     --constraint config/requirements-sign.lock --constraint config/requirements-video.lock \
-    --constraint config/requirements-otel.lock --output-file config/requirements-test.lock "$@"
+    --constraint config/requirements-otel.lock --constraint config/requirements-console.lock \
+    --output-file config/requirements-test.lock "$@"
 echo uv | "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
     --custom-compile-command "sh config/lock.sh" - --output-file config/requirements-uv.lock "$@"

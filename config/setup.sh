@@ -5,11 +5,12 @@
 #   sh config/setup.sh mcp      also installs the package mcp, which gives agents tools
 #   sh config/setup.sh sign     also installs pyHanko, which signs PDF files and verifies signatures
 #   sh config/setup.sh otel     also installs the exporter of OpenTelemetry, which sends traces of requests
+#   sh config/setup.sh console  also installs Swagger UI, which sends requests from a page of the documentation
 #   sh config/setup.sh video    also installs PyAV, which reads and writes clips
 #   sh config/setup.sh ocr      also installs Tesseract, which recognizes text
 #   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
 #   sh config/setup.sh browser  also installs Chromium, which shows pages of HTML
-#   sh config/setup.sh cluster mcp sign otel video ocr office browser  installs all of these
+#   sh config/setup.sh cluster mcp sign otel console video ocr office browser  installs all of these
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -68,7 +69,7 @@ locks=config/requirements.lock
 export UV_COMPILE_BYTECODE=1
 for part; do
     case $part in
-    cluster | mcp | sign | otel | video)
+    cluster | mcp | sign | otel | console | video)
         extra="$extra[$part]"
         locks="$locks config/requirements-$part.lock"
         ;;
@@ -83,7 +84,7 @@ for part; do
         export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
         ;;
     *)
-        echo "setup: $part is none of cluster, mcp, sign, video, ocr, office, browser and test" >&2
+        echo "setup: $part is none of cluster, mcp, sign, otel, console, video, ocr, office, browser and test" >&2
         exit 2
         ;;
     esac

@@ -69,6 +69,7 @@ from web.services.accounts.changes import SIGN_IN_LINK
 from web.services.accounts.oidc import CALLBACK_PATH
 from web.services.container import Services
 from web.site.admin import ADMIN_PATH, AdminAccount, AdminChange, AdminInvitation, AdminPage
+from web.site.console import CONSOLE_PATH, Console, ConsoleFile, console_folder
 from web.site.dashboard import BuyCredits, Dashboard, DeleteAccount, KeyChange, NewKey, PersonalData, Receipt, UsageCsv
 from web.site.dashboard_files import ChosenFiles, FileDownload, FilePreview, FilesPage
 from web.site.dashboard_jobs import EndForm, JobsPage, ResultDownload
@@ -184,6 +185,12 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/usage.csv", UsageCsv),
 )
 
+# Present where Swagger UI is installed.
+CONSOLE_RESOURCES: tuple[Resource, ...] = (
+    (CONSOLE_PATH, Console),
+    (r"/swagger-ui/(swagger-ui\.css|swagger-ui-bundle\.js)", ConsoleFile),
+)
+
 # The scripts of pages use these, and /try/tools/ for each tool. They are not part of the API.
 TRIAL_RESOURCES: tuple[Resource, ...] = (
     ("/try/convert", TryConvert),
@@ -204,9 +211,10 @@ FURTHER_RESOURCES: tuple[Resource, ...] = (
 
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
+    console = CONSOLE_RESOURCES if console_folder() else ()
     pages = [
         (pattern, handler, _route(pattern, handler, services.registry))
-        for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *FURTHER_RESOURCES)
+        for pattern, handler in (*PAGE_RESOURCES, *console, *TRIAL_RESOURCES, *FURTHER_RESOURCES)
     ]
     for tool in services.registry.tools.values():
         path = f"/try/tools/{tool.name}"

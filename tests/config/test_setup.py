@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 
 _ROOT = Path(__file__).parents[2]
 _LOCKS = tuple(
-    f"config/requirements{part}.lock" for part in ("", "-cluster", "-mcp", "-sign", "-otel", "-video", "-test")
+    f"config/requirements{part}.lock"
+    for part in ("", "-cluster", "-mcp", "-sign", "-otel", "-console", "-video", "-test")
 )
 _UV_LOCK = "config/requirements-uv.lock"
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
@@ -28,6 +29,7 @@ _REQUIRED = {
     "config/requirements-mcp.lock": [*_BASE, *_DRIVERS, *_EXTRAS["mcp"]],
     "config/requirements-sign.lock": [*_BASE, *_DRIVERS, *_EXTRAS["sign"]],
     "config/requirements-otel.lock": [*_BASE, *_DRIVERS, *_EXTRAS["otel"]],
+    "config/requirements-console.lock": [*_BASE, *_DRIVERS, *_EXTRAS["console"]],
     "config/requirements-video.lock": [*_BASE, *_DRIVERS, *_EXTRAS["video"]],
     "config/requirements-test.lock": [*_BASE, *_EXTRAS["test"]],
 }
@@ -174,7 +176,7 @@ def test_the_browser_is_installed_on_request(folder: Path) -> None:
     [
         ((), _LOCKS[:1]),
         (("cluster",), _LOCKS[:2]),
-        (("cluster", "mcp", "sign", "otel", "video"), _LOCKS[:-1]),
+        (("cluster", "mcp", "sign", "otel", "console", "video"), _LOCKS[:-1]),
         (("test",), _LOCKS[-1:]),
     ],
 )
@@ -276,7 +278,15 @@ def test_the_cluster_and_the_tests_run_with_the_versions_of_the_service() -> Non
 def test_packages_of_parts_are_installed_only_on_request() -> None:
     *parts, tests = ({canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS)
 
-    optional = {"dask", "distributed", "mcp", "pyhanko", "opentelemetry-sdk", "av"}
-    expected = [set(), {"dask", "distributed"}, {"mcp"}, {"pyhanko"}, {"opentelemetry-sdk"}, {"av"}]
+    optional = {"dask", "distributed", "mcp", "pyhanko", "opentelemetry-sdk", "flask-swagger-ui", "av"}
+    expected = [
+        set(),
+        {"dask", "distributed"},
+        {"mcp"},
+        {"pyhanko"},
+        {"opentelemetry-sdk"},
+        {"flask-swagger-ui"},
+        {"av"},
+    ]
     assert [optional & part for part in parts] == expected
     assert optional <= tests

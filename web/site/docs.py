@@ -39,6 +39,7 @@ from web.http.handler import BaseHandler
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT
 from web.services.admission.admission import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.admission.tenant_records import PROVING_JOBS
+from web.site.console import CONSOLE_PATH, console_folder
 from web.site.pages import PUBLIC_PAGE, PageHandler
 
 with lazy_imports():
@@ -54,6 +55,9 @@ class Docs(PageHandler):
 
     fixed_headers = PUBLIC_PAGE
     translated = False
+
+    def get_template_namespace(self) -> dict[str, Any]:
+        return {**super().get_template_namespace(), "console": console_folder() and CONSOLE_PATH}
 
     async def get(self, name: str = DOCS_PAGES[0].name) -> None:
         if self.write_known_page(("docs", name)):

@@ -50,10 +50,12 @@ SIGN_IN_PATH = "/dashboard"
 
 STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
-_POLICY = (
+POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+"""The content security policy of pages."""
+
 _LINK = re.compile(r"""((?<![\w-])(?:href|src|action|formaction)=")/(?=[^/])""")
 _HTML = "text/html; charset=utf-8"
 JSON = "application/json"
@@ -97,7 +99,7 @@ class PageHandler(BaseHandler):
     translated: ClassVar[bool] = True
     fixed_headers = MappingProxyType(
         {
-            "Content-Security-Policy": _POLICY,
+            "Content-Security-Policy": POLICY,
             "Cache-Control": "no-store",
             "Referrer-Policy": "same-origin",  # a stricter policy would hide the origin of forms
         }

@@ -24,6 +24,7 @@ from web.docs.catalogue import documented_options, format_groups
 from web.docs.docs_contents import DOCS_PAGES, read_entries
 from web.docs.option_examples import EXAMPLES_FOLDER, OPTION_EXAMPLES, SIZES, SOURCES
 from web.docs.option_groups import MORE, OPTION_GROUPS, grouped
+from web.site.console import CONSOLE_PATH
 
 PAGES = [page for page in DOCS_PAGES if page.name != f"options/{MORE.name}"]
 _NOT_SEEN = {"metadata", "dpi", "bit_depth", "output_profile", "intent"}
@@ -34,7 +35,8 @@ _TOLERANCE = 2.0  # mean difference in 8-bit levels
 @pytest.fixture(scope="module")
 def texts(server: Running) -> dict[str, str]:
     """The HTML of every page by its path."""
-    return {page.path: http.get(server.url + page.path).raise_for_status().text for page in PAGES}
+    paths = [*(page.path for page in PAGES), CONSOLE_PATH]
+    return {path: http.get(server.url + path).raise_for_status().text for path in paths}
 
 
 def test_anchors_are_unique_and_links_lead_somewhere(texts: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """The pages over plain HTTP: security headers, caching, errors, forms, and who runs the service."""
 
 import re
+import sys
 from collections.abc import Iterator
 from email import message_from_bytes, policy
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.mail_server import emails_to, token_sent_to
 from tests.support.servers.stripe_server import StripeServer, event, send
 from web.http.responses import TextCache
+from web.site.console import CONSOLE_PATH
 
 PUBLIC_PAGES = ("/", "/docs", "/docs/options/size", "/status")
 PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
@@ -328,3 +330,13 @@ def test_invalid_settings(monkeypatch: pytest.MonkeyPatch, name: str, value: str
 
     with pytest.raises(SettingsError, match=f"CONVERTD_OPERATOR_{name}"):
         load_settings()
+
+
+def test_the_console_is_absent_without_swagger_ui(
+    servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "flask_swagger_ui", None)
+    with servers.running(data_dir) as running:
+        assert http.get(f"{running.url}{CONSOLE_PATH}").status_code == 404
+        assert http.get(f"{running.url}/swagger-ui/swagger-ui.css").status_code == 404
+        assert CONSOLE_PATH not in http.get(f"{running.url}/docs/search?q=pdf").text
