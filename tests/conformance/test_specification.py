@@ -120,7 +120,7 @@ class TestFiles:
         assert pending["status"] == "pending"
         _is_a_result(data, png())
         assert data["file_id"] == file["file_id"]
-        assert service.data("GET", path)["status"] == "processed"
+        assert service.data("GET", path)["status"] == "processed", "after the download as before"
         assert (stored.headers["Content-Type"], stored.content[:2]) == ("image/jpeg", b"\xff\xd8")
         _costs(service, before, 1)
         assert service.data("DELETE", path)
@@ -204,7 +204,9 @@ class TestPdf:
             "data": {"pages": pages},
             "headers": {"Accept": _JSON},
         }
+        before = service.balance()
         data = service.data("POST", "/pdf/delete-pages", **options)
+        _costs(service, before, 1)
         assert (data["page_count"], data["original_page_count"]) == (left, 4)
 
     @pytest.mark.parametrize("pages", ["0", "5", "-1", "two", "", "1,2,3,4", "1;2"])

@@ -81,6 +81,18 @@ def test_credits_are_granted_by_address(database: Database) -> None:
         database.run_blocking(accounts.grant, "b@b.org", 5)
 
 
+def test_a_verification_link_is_valid_for_a_day(database: Database, clock: Clock) -> None:
+    first, second = (
+        database.run_blocking(email_verification.register, f"{name}@example.org", "Engine") for name in ("ada", "bob")
+    )
+    verify = partial(email_verification.verify, free_credits=50)
+    clock.now += 24 * 3600 - 1
+    assert database.run_blocking(verify, first.token).account.credits_remaining == 50
+    clock.now += 1
+    with pytest.raises(NotFound):
+        database.run_blocking(verify, second.token)
+
+
 def test_all_credits_can_be_removed_but_no_more(database: Database) -> None:
     database.run_blocking(accounts.create, "a@b.org", "Engine", free_credits=50)
     with pytest.raises(NoCredits):
