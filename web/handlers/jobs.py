@@ -18,6 +18,7 @@ _SIGN_OF_LIFE = 15.0  # seconds without an event after which a comment is sent
 
 async def accept_job(handler: BaseHandler, request: ConversionRequest) -> ResponseData | Replayed:
     """Accepts a request as a job, or returns the response of an earlier request. Raises PublicError."""
+    handler.begin_trace()
     accepted = await handler.services.jobs.accept(request)
     if isinstance(accepted, Replayed):
         handler.authorization.credits_remaining = await handler.services.accounts.balance(handler.client().id)

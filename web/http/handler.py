@@ -259,6 +259,16 @@ class BaseHandler(RequestHandler):
         for name, value in {**PREFLIGHT_HEADERS, "Access-Control-Allow-Methods": methods, "Allow": methods}.items():
             self.set_header(name, value)
 
+    def begin_trace(self) -> None:
+        """Begins the span of the request, so that its job continues the trace."""
+        self.services.request_log.begin_trace(
+            self.context,
+            self.request.headers,
+            method=str(self.request.method),
+            route=self.route.label,
+            seconds=self.request.request_time(),
+        )
+
     # The end of the request
 
     def on_connection_close(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -15,6 +15,9 @@ from engine.outcome import Outcome
 from engine.planner import Plan
 from web.api.errors import STATUS, public_error
 from web.api.headers import warning_codes
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 OTHER = "other"
 """The label for values outside the known ones, which a client could choose."""
@@ -56,7 +59,7 @@ class RequestContext:
 
     `engine` names the external programs of the plan, or is `in_process`. `warnings` are codes, separated by commas.
     `work_ms` is the duration of the job in milliseconds, without the wait in the queue. `stages` are those of all
-    conversions of the request.
+    conversions of the request. `span` is the one of its trace, if it has begun, which `trace_headers` continue.
     """
 
     request_id: str = ""
@@ -67,6 +70,8 @@ class RequestContext:
     credits: int | None = None
     work_ms: int | None = None
     stages: list[StageTime] = field(default_factory=list)
+    span: "Span | None" = None
+    trace_headers: dict[str, str] = field(default_factory=dict)
 
     def set_plan(self, plan: Plan) -> None:
         """Sets the formats and the engine of the plan."""

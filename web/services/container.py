@@ -95,6 +95,8 @@ class Services:
         self.charges = Charges(database, owner, releases)
         self.admission = Admission(settings.workers, memory=job_memory(), processes=process.count)
         self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
+        self.request_log = RequestLog(database, metrics.http)
+        self.job_runner = self._open_job_runner(owner)
         self.formats = cached_json(formats_catalogue(registry))
         self._make_openapi = make_openapi
         self._documents: ApiDocuments | None = None
@@ -108,7 +110,6 @@ class Services:
             metrics=metrics.installation,
             cluster_state=cluster,
         )
-        self.request_log = RequestLog(database, metrics.http)
         self.in_flight = InFlightRequests()
         self.heartbeat = Heartbeat(database, owner)
         self.maintenance = Maintenance(database, self.files, settings.data_dir, metrics)
@@ -161,16 +162,19 @@ class Services:
             additional_files=additional_files,
             sender=self.webhooks.sender,
         )
-        self.job_runner = JobRunner(
-            database=database,
+
+    def _open_job_runner(self, owner: ServerInstance) -> JobRunner:
+        return JobRunner(
+            database=self.database,
             owner=owner,
             admission=self.admission,
             jobs=self.jobs,
-            requests=RequestLoader(files, self.work_files, self.registry),
+            requests=RequestLoader(self.files, self.work_files, self.registry),
             conversions=self.conversions,
             batches=self.batches,
-            files=files,
-            metrics=metrics.jobs,
+            files=self.files,
+            metrics=self.metrics.jobs,
+            request_log=self.request_log,
             settings=self.settings,
         )
 

@@ -90,6 +90,29 @@ def test_a_request_continues_its_trace(servers: Servers, collector: Receiver, tm
     assert (named["service.name"], named["deployment.environment"]) == ("convertd", "tests")
 
 
+def test_a_job_continues_the_trace_of_its_request(servers: Servers, collector: Receiver, tmp_path: Path) -> None:
+    with collector, servers.running(tmp_path) as server:
+        wait = {"Prefer": "respond-async, wait=30"}
+        done = server.convert(image(), headers={**wait, "traceparent": f"00-{_TRACE}-{_PARENT}-01"})
+        failed = server.convert(image()[:300], headers=wait)
+    spans = _spans(collector)
+    whole, refused = (span for span in spans if span.name == "POST /api/v1/convert")
+    job, broken = (span for span in spans if span.name == "job convert")
+    stages = {span.name for span in spans if span.parent_span_id == job.span_id}
+
+    assert (done.json()["data"]["status"], failed.json()["data"]["status"]) == ("completed", "failed")
+    assert (whole.trace_id.hex(), whole.parent_span_id.hex()) == (_TRACE, _PARENT)
+    assert (job.trace_id.hex(), job.parent_span_id) == (_TRACE, whole.span_id)
+    assert (broken.trace_id, broken.parent_span_id) == (refused.trace_id, refused.span_id)
+    assert refused.trace_id.hex() != _TRACE
+    assert job.kind == Span.SPAN_KIND_CONSUMER
+    assert stages == _STAGES - {"upload"}
+    assert _facts(job)["convertd.request_id"] == done.headers["X-Request-Id"]
+    assert (_facts(job)["convertd.output_format"], _facts(job)["convertd.credits"]) == ("png", 1)
+    assert (_facts(broken)["error.type"], broken.status.code) == ("processing_failed", Status.STATUS_CODE_ERROR)
+    assert "error.type" not in _facts(job)
+
+
 def test_the_variables_decide(
     servers: Servers, collector: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

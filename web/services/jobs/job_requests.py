@@ -39,6 +39,7 @@ class StoredSpec(ConversionSpec):
 
     request_id: str
     key_id: str
+    trace_headers: dict[str, str] = field(default_factory=dict)
     uploads: tuple[StoredUpload, ...] = ()
 
     @property
@@ -53,6 +54,7 @@ class StoredSpec(ConversionSpec):
             **request.spec(),
             request_id=request.context.request_id,
             key_id=request.account.key_id,
+            trace_headers=request.context.trace_headers,
             uploads=_stored_uploads(request.uploads) if request.file is None else (),
         )
 
@@ -67,7 +69,8 @@ class StoredSpec(ConversionSpec):
 
     def request_of(self, account: Account) -> ConversionRequest:
         """Returns the request of an account, without its files."""
-        return ConversionRequest(**self.spec(), account=account, context=RequestContext(self.request_id))
+        context = RequestContext(self.request_id, trace_headers=self.trace_headers)
+        return ConversionRequest(**self.spec(), account=account, context=context)
 
 
 class RequestLoader:
@@ -80,12 +83,13 @@ class RequestLoader:
 
     @asynccontextmanager
     async def load(
-        self, job: ClaimedJob, stored: StoredSpec, account: Account
+        self, job: ClaimedJob, stored: StoredSpec, original: ConversionRequest
     ) -> AsyncIterator[tuple[ConversionRequest, WorkFile]]:
         """The request of a job with its uploads in work files, which exist during the block, and an empty work file.
 
-        Raises NotFound, RateLimited, NoSpace and StoreUnavailable.
+        `original` is the request without them. Raises NotFound, RateLimited, NoSpace and StoreUnavailable.
         """
+        account = original.account
         with ExitStack() as stack:
             file = None
             uploads: list[Upload] = []
@@ -102,7 +106,7 @@ class RequestLoader:
                 unknown = UnknownFormat("This server no longer supports the format of this file.")
                 identified = self._registry.format(upload.format) or unknown
                 uploads.append(Upload(source, upload.filename, upload.size, identified))
-            request = replace(stored.request_of(account), uploads=tuple(uploads), file=file, store_result=True)
+            request = replace(original, uploads=tuple(uploads), file=file, store_result=True)
             yield (
                 replace(request, operation=job.operation),
                 stack.enter_context(self._work_files.create(account.tenant.id)),

@@ -24,6 +24,7 @@ from storage.tables.jobs import LaneRecord
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from web.api.errors import NotReady, RateLimited, ServerError, error_body, public_error
+from web.metrics.conversions import RequestContext
 from web.metrics.service import JobMetrics
 from web.services.accounts.accounts import Account
 from web.services.accounts.plans import plan_of
@@ -38,6 +39,7 @@ from web.services.jobs.batch_jobs import BatchRunner
 from web.services.jobs.batches import Batches
 from web.services.jobs.job_requests import RequestLoader, StoredSpec
 from web.services.jobs.jobs import EndedJob, Jobs, finish
+from web.services.operation.request_tracking import RequestLog
 
 T = TypeVar("T")
 
@@ -75,6 +77,7 @@ class JobRunner:
         batches: Batches,
         files: Files,
         metrics: JobMetrics,
+        request_log: RequestLog,
         settings: Settings,
     ) -> None:
         self._settings = settings
@@ -87,6 +90,7 @@ class JobRunner:
         self._batches = batches
         self._files = files
         self._metrics = metrics
+        self._request_log = request_log
         self._tasks: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
         self._fetched: deque[tuple[ClaimedRun, asyncio.Future[QueuedTask]]] = deque()  # wait for a slot
         self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
@@ -218,6 +222,7 @@ class JobRunner:
         try:
             with run.place:
                 messages = await self._attempt(run, admitted)
+            self._request_log.record_job(run.context, None, job.operation, monotonic() - run.began)
             self._metrics.record_attempt("completed")
             await self._clean_up(job, messages)
         except asyncio.CancelledError:  # `_cancel` ends it, or `close` queues it again
@@ -227,6 +232,7 @@ class JobRunner:
             self._metrics.record_attempt("cancelled")
             is_charged = False
         except Exception as error:
+            self._request_log.record_job(run.context, public_error(error), job.operation, monotonic() - run.began)
             await self._fail(job, error, run.use())
         finally:
             self._lost.discard(job.id)
@@ -242,6 +248,8 @@ class JobRunner:
         job = run.job
         account = run.account
         request = StoredSpec.from_text(job.request)
+        original = request.request_of(account)
+        run.context = original.context
         retention = account.tier.file_retention_seconds
         if request.batch_id:
             run.place.close()  # its files are admitted one by one
@@ -255,14 +263,14 @@ class JobRunner:
                 fatal=_OUTAGES,
                 admitted=run.admitted,
             )
-            response = await self._batches.run(request.request_of(account), await batch.begin())
+            response = await self._batches.run(original, await batch.begin())
             result = json.dumps(dict(response.data))
             ended = await self._database.run(finish, job, "completed", retention, result=result, use=run.use())
             return ended.messages
         if request.remote:
             run.place.close()  # files arrive without a slot
         async with (
-            self._requests.load(job, request, account) as (loaded, output),
+            self._requests.load(job, request, original) as (loaded, output),
             self._conversions.with_named_files(loaded, FETCH_SECONDS) as conversion,
         ):
             if request.remote:
@@ -384,11 +392,16 @@ def standing_of(record: LaneRecord) -> Standing:
 
 
 class ClaimedRun:
-    """A run of a claimed job, and its places in the queue: one, or one for each file of a batch."""
+    """A run of a claimed job, and its places in the queue: one, or one for each file of a batch.
+
+    It `began` at a monotonic time. `context` is that of its request, once this is read.
+    """
 
     def __init__(self, job: ClaimedJob, account: Account, admission: Admission) -> None:
         self.job = job
         self.account = account
+        self.began = monotonic()
+        self.context = RequestContext()
         self.place = ExitStack()
         self.admitted: list[QueuedTask] = []
         self.crowd = _crowd(account.tenant)

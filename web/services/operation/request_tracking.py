@@ -110,7 +110,8 @@ class RequestLog:
             "code": code,
             **vars(context),
         }
-        del fields["stages"]
+        for name in ("stages", "span", "trace_headers"):
+            del fields[name]
         if self._tracing is not None:
             self._tracing.record(context, error, headers, method=method, route=route, status=status, seconds=seconds)
         access_log.info("%s %s", method, route, extra={"fields": fields})
@@ -128,6 +129,18 @@ class RequestLog:
                 details=_details(context, error, options),
             )
             self._unwritten.append(logged)
+
+    def begin_trace(
+        self, context: RequestContext, headers: Mapping[str, str], *, method: str, route: str, seconds: float
+    ) -> None:
+        """Begins the span of a request whose job continues its trace, if traces are sent."""
+        if self._tracing is not None:
+            self._tracing.begin(context, headers, method=method, route=route, seconds=seconds)
+
+    def record_job(self, context: RequestContext, error: PublicError | None, operation: str, seconds: float) -> None:
+        """Adds a run of a job to the trace of its request, if traces are sent."""
+        if self._tracing is not None:
+            self._tracing.record_job(context, error, operation, seconds)
 
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """Returns the account's latest requests, newest first, including unwritten ones."""
