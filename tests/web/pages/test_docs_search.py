@@ -55,3 +55,4 @@ def test_results_lead_to_entries(server: Running) -> None:
     for path, anchor in links:
         assert f' id="{anchor}"' in http.get(server.url + path).text
     assert "<mark>" in text
+    assert "`" not in text
