@@ -227,7 +227,7 @@ def _repeats(folder: Path, _server: Running) -> None:
 
 def _prints_messages(folder: Path, _server: Running) -> None:
     printed = repeat("curl", folder / "refused")
-    assert "It is invalid_file_type." in printed
+    assert "It is processing_failed." in printed
 
 
 def repeat(language: str, folder: Path) -> str:
@@ -237,13 +237,14 @@ def repeat(language: str, folder: Path) -> str:
         (folder / "photos" / name).write_bytes(name.encode())
     busy, refusal = (
         {"error": {"code": code, "message": f"It is {code}.", "retryable": code == "queue_full", "request_id": "req_1"}}
-        for code in ("queue_full", "invalid_file_type")
+        for code in ("queue_full", "processing_failed")
     )
-    keys = list[str]()
+    keys, refused = list[str](), list[str]()
 
     def respond(request: Received, send: Send) -> None:
         if b"refused.heic" in request.body.partition(b"\r\n\r\n")[2]:
-            reply(400, json.dumps(refusal).encode())(request, send)
+            refused.append(request.headers["idempotency-key"])
+            reply(500, json.dumps(refusal).encode())(request, send)
             return
         keys.append(request.headers["idempotency-key"])
         answer = reply(200, b"a JPEG") if keys[1:] else reply(503, json.dumps(busy).encode(), retry_after="1")
@@ -253,7 +254,7 @@ def repeat(language: str, folder: Path) -> str:
         done = run_sample(language, PHOTOS_PROGRAM[language].replace("{url}", receiver.url), "cvd_live_x", folder)
 
     assert (folder / "photos" / "busy.jpg").read_bytes() == b"a JPEG"
-    assert len(keys) == 2
+    assert (len(keys), len(refused)) == (2, 1)
     assert keys[0] == keys[1] != ""
     assert done.returncode
     assert {path.name for path in (folder / "photos").iterdir()} == {"busy.heic", "busy.jpg", "refused.heic"}
@@ -263,7 +264,7 @@ def repeat(language: str, folder: Path) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("language", languages_here())
 def test_the_program_of_each_language_repeats(language: str, tmp_path: Path) -> None:
-    assert "It is invalid_file_type." in repeat(language, tmp_path)
+    assert "It is processing_failed." in repeat(language, tmp_path)
 
 
 @pytest.mark.long
