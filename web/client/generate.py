@@ -46,6 +46,7 @@ from convertd_client.transport import ConvertdError
 _REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
 _OMITTED = ("kind",)  # fields that classes make needless
+_REPLACED: Mapping[str, str] = MappingProxyType({"ToolOptionName": "ToolOption"})  # schemas by what they stand for
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`
 _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -70,6 +71,7 @@ _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
         "NewKey": ["keysCreate", "keysRotate", "accountVerify"],
         "Pair": ["formatsList.conversions", "usageGet.by_conversion"],
         "Preset": ["presetsGet", "presetsSave", "presetsList.presets"],
+        "OptionDescription": ["toolsList.options"],
         "OutputResult": ["filesConvert.outputs"],
         "Purchase": ["creditsPurchase"],
         "RateLimit": ["accountGet.rate_limit"],
@@ -172,7 +174,8 @@ class _Module:
         elif "$ref" in schema and literals:
             yield from self._types(self._schemas[_references(schema)[0]], literals=literals)
         elif "$ref" in schema:
-            yield self._models.get(_references(schema)[0], "Mapping[str, Any]")
+            (name,) = _references(schema)
+            yield self._models.get(_REPLACED.get(name, name), "Mapping[str, Any]")
         elif schema.get("x-file"):
             yield from ("str", "PathLike[str]", "bytes", "BinaryIO")
         elif literals and "enum" in schema:
@@ -180,7 +183,7 @@ class _Module:
         else:
             for kind in [schema["type"]] if isinstance(schema["type"], str) else schema["type"]:
                 inner = schema.get("items" if kind == "array" else "additionalProperties")
-                types = self._types(inner, literals=literals) if isinstance(inner, dict) else ["Any"]
+                types = self._types(inner, literals=literals) if inner and isinstance(inner, dict) else ["Any"]
                 item = " | ".join(dict.fromkeys(types))
                 names = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
                 yield {"array": f"tuple[{item}, ...]", "object": f"Mapping[str, {item}]", **names}[kind]

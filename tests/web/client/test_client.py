@@ -208,7 +208,10 @@ def test_formats_tools_and_usage(client: Any, folder: Path) -> None:
     assert client.usage(account.created_at[:7]).period == account.created_at[:7]
     assert len(formats.conversions) == formats.total
     assert "png" in formats.by_input_format["heic"]
-    assert {"pdf-merge", "pdf-delete-pages"} <= {tool.id for tool in client.tools()}
+    tools = {tool.id: {option.name: option for option in tool.options} for tool in client.tools()}
+    assert {"pdf-merge", "pdf-delete-pages"} <= {*tools}
+    assert (tools["pdf-rotate"]["angle"].type, tools["pdf-rotate"]["angle"].required) == ("integer", True)
+    assert [tools[name]["pages"].required for name in ("pdf-rotate", "pdf-delete-pages")] == [False, True]
 
 
 def test_keys(client: Any) -> None:

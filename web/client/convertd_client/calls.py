@@ -258,8 +258,8 @@ class Calls(JobCalls):
         return await self._api.call(schema.Conversion, "GET", path)
 
     async def tools(self) -> tuple[schema.Tool, ...]:
-        """Returns the operations of the server."""
-        return await self._api.call(tuple[schema.Tool, ...], "GET", "/tools", member="tools")
+        """Returns the operations of the server, with the descriptions of their options."""
+        return await self._api.call(tuple[schema.Tool, ...], "GET", "/tools", member=_described_tools)
 
     async def account(self) -> schema.Account:
         """Returns the account of the API key."""
@@ -389,3 +389,12 @@ def _file_error(error: ConvertdError | OSError) -> schema.FileError:
 
 def _file(source: Source | None) -> list[tuple[str, Source]]:
     return [] if source is None else [("file", source)]
+
+
+def _described_tools(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tools of a response, which has the descriptions of their options beside them."""
+    described = data["options"]
+    return [
+        {**tool, "options": [described[option.get("ref", option["name"])] for option in tool["options"]]}
+        for tool in data["tools"]
+    ]

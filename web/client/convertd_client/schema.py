@@ -530,6 +530,21 @@ class Preset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OptionDescription:
+    """The description of a request field of one or more tools."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    example: int | float | str | bool | tuple[Any, ...] | Mapping[str, Any]
+    schema: Mapping[str, Any]  # The JSON Schema of the value.
+    minimum: float | None = None
+    maximum: float | None = None
+    output_formats: tuple[str, ...] = ()  # The output formats that it applies to.
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutputResult:
     """One of several results, which are in a ZIP."""
 
@@ -642,7 +657,7 @@ class Tool:
     credits: int
     input_formats: tuple[str, ...]
     output_formats: tuple[str, ...]
-    options: tuple[Mapping[str, Any], ...]
+    options: tuple[OptionDescription, ...]
     files: Mapping[str, Any] | None = None
     plugin: str
 

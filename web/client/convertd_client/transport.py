@@ -4,7 +4,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import count
 from types import MappingProxyType, NoneType
@@ -77,16 +77,24 @@ class Transport:
         else:
             await self._http.aclose()
 
-    async def call(self, kind: type[T], method: str, path: str, *, member: str | None = None, **request: Any) -> T:
+    async def call(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        *,
+        member: str | Callable[[dict[str, Any]], Any] | None = None,
+        **request: Any,
+    ) -> T:
         """Sends a request. Returns `data` of the response, with `meta`, or a member of it. Raises ConvertdError.
 
-        `request` are the other arguments of `send`.
+        `member` is its name, or a function that makes it of the data. `request` are the other arguments of `send`.
         """
         response = await self.send(method, path, **request)
         body = _json(response)
         try:
             data = {**body.get("meta", {}), **body["data"]}
-            return cast(T, _parse(kind, data if member is None else data[member]))
+            return cast(T, _parse(kind, member(data) if callable(member) else data[member] if member else data))
         except (AttributeError, KeyError, TypeError):
             message = "The response does not match the convertd API."
             raise UnexpectedAnswer(message, status=response.status_code) from None
@@ -203,4 +211,4 @@ def _parse(hint: Any, value: Any) -> Any:
         hints = get_type_hints(hint)
         names = [declared.name for declared in fields(hint) if value.get(declared.name) is not None]
         return cast(Any, hint)(**{name: _parse(hints[name], value[name]) for name in names})
-    return tuple(_parse(inner[0], item) for item in value) if Ellipsis in inner else value
+    return tuple(_parse(inner[0], item) for item in value) if inner and isinstance(value, list) else value
