@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from engine.options import InputFile, Option
     from web.cli.results import Display
 
-# Objects until the next garbage collection. With the default, the collector visits what imports create again and again,
-# for a tenth of the CPU time of a small conversion.
-_NEW_OBJECTS = 50_000
+# Objects until the next garbage collection: more than a command creates that converts one file. With the default, the
+# collector visits what imports create again and again, for a tenth of the CPU time of a small conversion.
+_NEW_OBJECTS = 100_000
 
 
 OUTPUT_FORMAT = "output_format"
