@@ -107,12 +107,16 @@ def sniff_opendocument(kind: str) -> Sniffer:
     return Signature((0, zip_archives.SIGNATURE), then=sniff)
 
 
-def sniff_streams(*names: str) -> Sniffer:
-    """A sniffer for compound files with one of the streams, and with the score 1 for those without a directory."""
+def sniff_streams(*names: str, beside: Sequence[str] = ()) -> Sniffer:
+    """A sniffer for compound files with one of the streams, and all of those `beside` it.
+
+    The score is 1 for files without a directory.
+    """
 
     def sniff(content: Content) -> int:
         file = compound_file.sniffed(content)
-        return max((len(name) * 2 for name in names if name in file.streams), default=int(not file.readable))
+        found = [len(name) * 2 for name in names if file.streams.issuperset((name, *beside))]
+        return max(found, default=int(not file.readable))
 
     return Signature((0, compound_file.SIGNATURE), then=sniff)
 

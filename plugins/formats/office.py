@@ -117,6 +117,22 @@ ODG = FileFormat(
     sniff=documents.sniff_opendocument("graphics"),
     is_complete=zip_archives.is_complete,
 )
+VSD = FileFormat(
+    "vsd",
+    media_type="application/vnd.visio",
+    extensions=("vsd", "vst"),
+    sniff=documents.sniff_streams("VisioDocument"),
+    is_complete=compound_file.is_complete,
+    must_be_complete=True,
+)
+PUB = FileFormat(
+    "pub",
+    media_type="application/x-mspublisher",
+    extensions=("pub",),
+    sniff=documents.sniff_streams("Contents", beside=("\3Internal",)),
+    is_complete=compound_file.is_complete,
+    must_be_complete=True,
+)
 VSDX = FileFormat(
     "vsdx",
     media_type="application/vnd.ms-visio.drawing.main+xml",

@@ -35,7 +35,7 @@ from engine.option_types import (
 from plugins._office import documents
 from plugins._office.libreoffice import LIBREOFFICE, PROGRAMS, Filter
 from plugins._pdf.pages.reading import read_pages
-from plugins.formats.office import CHECKS, DOC, DOCX, DXF, ODG, ODP, ODS, PPT, PPTX, VDX, VSDX, XLS, XLSX
+from plugins.formats.office import CHECKS, DOC, DOCX, DXF, ODG, ODP, ODS, PPT, PPTX, PUB, VDX, VSD, VSDX, XLS, XLSX
 
 with lazy_imports():
     from engine.mupdf import pymupdf
@@ -163,6 +163,28 @@ def _slide_printer(format: FileFormat) -> AnyConversion:
     return read
 
 
+def _checked_printer(format: FileFormat) -> AnyConversion:
+    """The step that prints a format of drawings of which LibreOffice leaves out what is damaged."""
+
+    @_declare(format, DOCUMENT)
+    def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
+        written = documents.convert(data, format, _DRAWINGS, None).data
+        if not any(map(_shapes, read_pages(written))):
+            raise _nothing_drawn()
+        return read_pages(written, pages=pages)
+
+    return read
+
+
+def _shapes(page: pymupdf.Page) -> list[pymupdf.Rect]:
+    """The boxes of what a page of a drawing shows before its background."""
+    return [pymupdf.Rect(box) for _, box in page.get_bboxlog()[1:]]
+
+
+def _nothing_drawn() -> CorruptInput:
+    return CorruptInput("The drawing has nothing that LibreOffice draws.")
+
+
 @_declare(DXF, DOCUMENT)
 def read_dxf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
     """A page in the shape of the drawing, as long as A4. Issues a warning for what is not drawn."""
@@ -170,9 +192,9 @@ def read_dxf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
     if missing:
         FidelityWarning.issue("effects_dropped", f"LibreOffice does not draw: {', '.join(missing)}.")
     made = read_pages(documents.convert(data, DXF, _DRAWINGS, None).data, pages=pages)
-    _background, *shapes = (pymupdf.Rect(box) for _, box in made[0].get_bboxlog())
+    shapes = _shapes(made[0])
     if not shapes:
-        raise CorruptInput("The drawing has nothing that LibreOffice draws.")
+        raise _nothing_drawn()
     shown = reduce(pymupdf.Rect.include_rect, shapes)
     scale = (_LONG_SIDE - 2 * _MARGIN) / max(shown.width, shown.height)
     box = pymupdf.Rect(0, 0, shown.width * scale, shown.height * scale) + (_MARGIN,) * 4
@@ -195,5 +217,6 @@ def conversions() -> list[AnyConversion]:
         *map(_sheet_printer, (XLSX, XLS, ODS)),
         *map(_slide_printer, (PPTX, PPT, ODP)),
         *(documents.reader(format, _DRAWINGS) for format in (ODG, VDX, VSDX)),
+        *map(_checked_printer, (PUB, VSD)),
         read_dxf,
     ]

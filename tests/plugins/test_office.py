@@ -452,6 +452,9 @@ def test_a_nul_after_the_last_group_has_no_effect() -> None:
         (compound_file({"WordDocument": b"", "1Table": b""}), "", "doc"),
         (compound_file({"Workbook": b""}), "", "xls"),
         (compound_file({"Other": b"", "PowerPoint Document": b""}), "", "ppt"),
+        (compound_file({"VisioDocument": b""}), "", "vsd"),
+        (compound_file({"Contents": b"", "\3Internal": b""}), "", "pub"),
+        (compound_file({"Contents": b""}), "a.pub", None),
         (compound_file({"__properties_version1.0": b""}), "a.doc", "msg"),
         (compound_file({"EncryptionInfo": b"", "EncryptedPackage": b""}), "a.pptx", "pptx"),
         (compound_file({"WordDocument": b""}, loops=True), "", "doc"),  # the directory follows itself
@@ -468,7 +471,10 @@ def test_content_tells_the_format(data: bytes, filename: str, expected: str | No
 
 @pytest.mark.parametrize(
     "source",
-    ["docx", "doc", "odt", "rtf", "xlsx", "xls", "ods", "csv", "pptx", "ppt", "odp", "odg", "vsdx", "vdx", "dxf"],
+    [
+        *("docx", "doc", "odt", "rtf", "xlsx", "xls", "ods", "csv", "pptx", "ppt", "odp"),
+        *("odg", "vsd", "vsdx", "vdx", "dxf", "pub"),
+    ],
 )
 def test_each_format_becomes_pages_images_and_text(source: str) -> None:
     targets = {target.name for target in _REGISTRY.targets(_REGISTRY.formats[source])}

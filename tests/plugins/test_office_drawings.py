@@ -7,6 +7,7 @@ from engine import CorruptInput
 from plugins._office.libreoffice import LIBREOFFICE
 from tests.support.results.conversions import convert
 from tests.support.samples import office_files
+from tests.support.samples.compound_files import Storage, compound_file
 from tests.support.samples.office_files import TEXT, opendocument
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
@@ -52,3 +53,14 @@ def test_a_drawing_of_cad_without_lines_is_refused() -> None:
         convert(empty, "pdf")
     with pytest.raises(CorruptInput, match="truncated"):
         convert(office_files.dxf(ending=""), "pdf")
+
+
+# LibreOffice writes neither format, so there is no sample of which it draws something.
+@pytest.mark.parametrize("streams", [{"VisioDocument": bytes(5000)}, {"Contents": bytes(5000), "\3Internal": b""}])
+def test_a_drawing_of_visio_or_publisher_without_content_is_refused(streams: Storage) -> None:
+    data = compound_file(streams)
+
+    with pytest.raises(CorruptInput):
+        convert(data, "pdf")
+    with pytest.raises(CorruptInput, match="truncated"):
+        convert(data[:-4000], "pdf")

@@ -27,13 +27,14 @@ def _detected(content: bytes) -> str | None:
 def _files() -> dict[str, bytes]:
     """A file of every built-in format that content shows."""
     packages = {"xlsx": "xl/workbook.xml", "pptx": "ppt/presentation.xml", "vsdx": "visio/document.xml"}
-    streams = {"doc": "WordDocument", "xls": "Workbook", "ppt": "PowerPoint Document"}
+    streams = {"doc": "WordDocument", "xls": "Workbook", "ppt": "PowerPoint Document", "vsd": "VisioDocument"}
     kinds = {"odt": "text", "ods": "spreadsheet", "odp": "presentation", "odg": "graphics"}
     return {
         **{name: sample(name) for name in sorted(FORMATS)},
         **{name: zipped({"[Content_Types].xml": "<Types/>", part: "<w/>"}) for name, part in packages.items()},
         **{name: compound_file({stream: b""}) for name, stream in streams.items()},
         **{name: office_files.opendocument(kind, "<office:body/>") for name, kind in kinds.items()},
+        "pub": compound_file({"Contents": b"", "\3Internal": b""}),
         "docx": office_files.docx(),
         "rtf": rb"{\rtf1 text}",
         "emf": metafiles.emf(),
