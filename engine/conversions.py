@@ -311,8 +311,10 @@ class Tool(Generic[T]):
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult; if the tool
     `encodes`, files instead of payloads. `files` are the additional files that it can receive, by the name of the
     parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
-    `isolated` and `programs` are as in `conversion`. `provided` are values of the executor that `run` receives.
-    An example of a request has the options that are required, and those in `example`.
+    `isolated` and `programs` are as in `conversion`; `memory` is the peak in bytes per pixel of an image that `run`
+    decodes. `provided` are values of the executor that `run` receives. `name` is its id for clients, such as
+    `pdf-merge`, and `title` its name for people, who also find it by the `words`. An example of a request has the
+    options that are required, and those in `example`.
 
     The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
     the name of the first file.
@@ -342,6 +344,7 @@ class Tool(Generic[T]):
     words: str = ""
     provided: frozenset[str] = frozenset()
     example: tuple[str, ...] = ()
+    memory: float = 0.0
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
@@ -434,15 +437,15 @@ def tool(
     programs: tuple[str, ...] = (),
     opens_with: OptionValues = NO_OPTIONS,
     example: tuple[str, ...] = (),
+    memory: float = 0.0,
 ) -> Callable[[Callable[..., Returned[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
     Its positional parameter is a payload, or a list of payloads if `inputs` allows several. At least one of `sources`
     and `decoded_to` is needed; `decoded_to` accepts the formats of all files that a step decodes to it. A tool that
-    `encodes` returns files of the format `target` instead of payloads, as EncodedFile. `name` is its id for
-    clients, such as `pdf-merge`, and `title` its name for people, who also find it by the `words`. The first line of
-    the docstring describes it. The default of `target` is the first of the `sources`. `example` are options of an
-    example that are not required, such as one of several of which one has to be given.
+    `encodes` returns files of the format `target` instead of payloads, as EncodedFile. The default of `target` is the
+    first of the `sources`. The first line of the docstring describes the tool. `example` are options of an example that
+    are not required. Others are as in Tool.
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
@@ -472,6 +475,7 @@ def tool(
             files=files,
             provided=provided,
             example=example,
+            memory=memory,
         )
 
     return declare

@@ -170,9 +170,10 @@ class Plan:
 
     @cached_property
     def memory(self) -> float:
-        """Bytes per pixel that the steps need together: decoded data stays in memory while the encoder runs."""
+        """Bytes per pixel that the tool and the steps need together: decoded data stays while the encoder runs."""
         openings = (sum(step.memory for step in path) for path in self.openings)
         own = max(openings, default=0.0) + sum(step.memory for step in self.steps)
+        own += self.tool.memory if self.tool else 0.0
         return max((own, *(plan.memory for plan in self._within)))
 
     @cached_property

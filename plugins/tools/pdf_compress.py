@@ -30,6 +30,7 @@ Linearize: TypeAlias = Annotated[
     sources=(PDF,),
     isolated=True,
     encodes=True,
+    memory=12,
 )
 def compress(
     data: bytes,

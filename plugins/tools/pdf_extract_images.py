@@ -52,6 +52,7 @@ MinPixels = Annotated[int, Field(ge=1, examples=[10_000], description="Width tim
     isolated=True,
     archive=True,
     encodes=True,
+    memory=12,
 )
 def extract_images(
     data: bytes, *, pages: Pages = "all", min_pixels: MinPixels = 1, password: Password | None = None

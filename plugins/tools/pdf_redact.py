@@ -74,6 +74,7 @@ Boxes = Annotated[
     sources=(PDF,),
     isolated=True,
     encodes=True,
+    memory=8,
     example=("text",),
 )
 def redact(

@@ -27,6 +27,7 @@ from engine import (
 from engine.errors import StepFailed
 from engine.executor.worker import convert
 from engine.formats import ANY_FILE
+from engine.memory_estimate import allowed_bytes
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 
@@ -102,7 +103,7 @@ def enclose(lines: list[bytes], *, notes: Notes = (), names: InputNames = ()) ->
     return [*(name.encode() for name in names), *lines, *(b"%s=%s" % (one.name.encode(), one.data) for one in notes)]
 
 
-@tool("same", _TXT, title="Same", sources=(_TXT,), encodes=True)
+@tool("same", _TXT, title="Same", sources=(_TXT,), encodes=True, memory=5)
 def same(data: bytes) -> EncodedFile:
     """The file itself."""
     if data == b"txt:odd":
@@ -244,6 +245,13 @@ def test_a_tool_of_files_opens_nothing() -> None:
     assert (str(plan), result.data, result.outcome.page_count) == ("txt -> same", b"txt:a b", 2)
     with pytest.raises(CorruptInput):
         pipeline.run(plan, [b"txt:odd"])
+
+
+def test_a_tool_gets_the_memory_that_it_declares() -> None:
+    same, chain = (_REGISTRY.plan([_TXT] * count, "txt", tool) for tool, count in (("same", 1), ("chain", 2)))
+
+    assert (same.memory, chain.memory) == (5, split.memory + join.memory)
+    assert allowed_bytes(same, 1_000_000) - allowed_bytes(same, 0) >= 5_000_000
 
 
 def test_options_of_tools_are_their_own() -> None:
