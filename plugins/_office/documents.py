@@ -38,7 +38,7 @@ with lazy_imports():
 
     from engine.mupdf import pymupdf
     from plugins._fonts import choice
-    from plugins._office import formulas, references
+    from plugins._office import formulas, references, slide_encryption
     from plugins._pdf import passwords
 
 MODULES = (
@@ -54,7 +54,8 @@ COST = 10.0
 _SHORTEST_SIDE = 210.0  # mm, of most pages
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCRYPTED_PACKAGE = "EncryptedPackage"
-_ENCRYPTED_SLIDES = "EncryptedSummary"
+_USER_OF_SLIDES = "Current User"
+_MARK, _ENCRYPTED_SLIDES = slice(12, 16), b"\xdf\xc4\xd1\xf3"  # of that stream
 _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
 _PASSWORD_OF_EXCEL = "VelvetSweatshop"  # of files that open without asking for one
@@ -236,8 +237,10 @@ def is_encrypted(data: bytes) -> bool:
     if data[:8] != compound_file.SIGNATURE:
         return False
     with suppress(OSError, IndexError), olefile.OleFileIO(BytesIO(data)) as file:  # a damaged file raises them
-        if file.exists(_ENCRYPTED_PACKAGE) or file.exists(_ENCRYPTED_SLIDES):
+        if file.exists(_ENCRYPTED_PACKAGE):
             return True
+        if file.exists(_USER_OF_SLIDES):
+            return bool(file.openstream(_USER_OF_SLIDES).read(_HEAD)[_MARK] == _ENCRYPTED_SLIDES)
         if file.exists("WordDocument"):
             return bool(file.openstream("WordDocument").read(_HEAD)[11] & 1)  # the flag fEncrypted
         name = "Workbook" if file.exists("Workbook") else "Book"
@@ -246,13 +249,15 @@ def is_encrypted(data: bytes) -> bool:
 
 
 def _decrypt(data: bytes, password: str | None) -> bytes:
-    """The file without its encryption; the same object if that is of OpenDocument, or the password is another one."""
+    """The file without its encryption; the same object if LibreOffice decrypts it, or the password is another one."""
     if data[:8] != compound_file.SIGNATURE:
         return data
     for key in filter(None, (password, _PASSWORD_OF_EXCEL)):
         decrypted = BytesIO()
         try:
             file = msoffcrypto.OfficeFile(BytesIO(data))
+            if file.format == "ppt97":
+                return slide_encryption.decrypt(data, key)
             file.load_key(password=key, verify_password=True)
             file.decrypt(decrypted)
         except Exception:  # what its steps happen to raise; LibreOffice tries ways of encryption that it does not know

@@ -1,4 +1,4 @@
-"""Workbooks of Excel before 2007 with a password."""
+"""Workbooks and presentations of before 2007 with a password."""
 
 import struct
 from io import BytesIO
@@ -7,8 +7,9 @@ import olefile
 import pytest
 
 from engine import UnknownFormat
-from plugins._office import documents, libreoffice
+from plugins._office import documents, libreoffice, slide_encryption
 from tests.support.results.conversions import convert
+from tests.support.samples import encrypted_slides
 from tests.support.samples.compound_files import compound_file, obfuscated
 
 
@@ -32,3 +33,24 @@ def test_an_obfuscated_workbook_opens_with_its_password() -> None:
         with pytest.raises(UnknownFormat) as refused:
             convert(data, "csv", **options)
         assert refused.value.reason == "file_encrypted"
+
+
+def test_records_and_pictures_of_an_encrypted_presentation_are_decrypted() -> None:
+    data = encrypted_slides.encrypted_slides()
+
+    assert documents.is_encrypted(data)
+    decrypted = slide_encryption.decrypt(data, encrypted_slides.PASSWORD)
+    assert not documents.is_encrypted(decrypted)
+    with olefile.OleFileIO(BytesIO(decrypted)) as file:
+        slides, pictures = (file.openstream(name).read() for name in ("PowerPoint Document", "Pictures"))
+        assert not file.exists("EncryptedSummary")
+    assert slides.startswith(b"".join(encrypted_slides.RECORDS))
+    assert pictures == encrypted_slides.PICTURE
+
+
+@pytest.mark.parametrize("options", [{}, {"password": "wrong"}])
+def test_an_encrypted_presentation_needs_its_password(options: dict[str, str]) -> None:
+    with pytest.raises(UnknownFormat) as refused:
+        convert(encrypted_slides.encrypted_slides(), "pdf", **options)
+
+    assert refused.value.reason == "file_encrypted"
