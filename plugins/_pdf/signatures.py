@@ -28,6 +28,7 @@ from pyhanko.pdf_utils.layout import (
     Margins,
     SimpleBoxLayoutRule,
 )
+from pyhanko.pdf_utils.misc import PdfError
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign import fields, signers
 from pyhanko.sign.general import SigningError
@@ -43,6 +44,7 @@ from pyhanko_certvalidator import ValidationContext
 
 from engine import FidelityWarning, InvalidOption, Network, WebRequest
 from engine.mupdf import pymupdf
+from plugins._pdf.fields import read_fields
 
 T = TypeVar("T")
 _NO_MARGINS = SimpleBoxLayoutRule(
@@ -244,12 +246,17 @@ class _Appearance(PdfContent):
 def verify(document: Pdf, data: bytes, password: str) -> list[dict[str, Any]]:
     """The signatures of a document, in their order, as values of JSON; unreadable ones last, which are not valid.
 
-    `data` is its file. Issues a warning for signatures that no form field shows.
+    `data` is its file. All are unreadable in one that had to be repaired. Issues a warning for signatures that no form
+    field shows.
     """
-    reader = PdfFileReader(BytesIO(data), strict=False)
-    if reader.encrypted:
-        reader.decrypt(password)
-    found = _run(_verify_all(reader, data))
+    try:
+        reader = PdfFileReader(BytesIO(data), strict=False)
+        if reader.encrypted:
+            reader.decrypt(password)
+        found = _run(_verify_all(reader, data))
+    except PdfError:
+        signed = [field for field in read_fields(document) if field.kind == "signature" and "/V" in field.attributes]
+        found = [(inf, {"field": field.name, **_UNREADABLE}) for field in signed]
     stored = sum(isinstance(one, Dictionary) and "/ByteRange" in one for one in document.objects)
     if stored > len(found):
         message = f"{stored - len(found)} signatures belong to no form field, and were not verified."

@@ -208,6 +208,18 @@ def test_encrypted_and_damaged_files_are_signed(tmp_path: Path) -> None:
     assert [one["valid"] for one in _verify(repaired)] == [True]
 
 
+def test_no_signature_of_a_file_without_its_table_of_objects_is_valid() -> None:
+    plain, signed = (re.sub(rb"startxref\s+\d+", b"startxref\n7", data) for data in (_DATA, _sign(_DATA)))
+
+    runs = [run_tool("pdf-verify", data) for data in (plain, signed)]
+
+    assert ["repaired" in run.codes for run in runs] == [True, True]
+    assert [
+        [(one["field"], one["valid"], one["covers_whole_file"]) for one in json.loads(run.data)["signatures"]]
+        for run in runs
+    ] == [[], [("Signature1", False, False)]]
+
+
 def test_a_signature_that_permits_no_change_is_kept() -> None:
     certified = _certified()
 
