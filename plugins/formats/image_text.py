@@ -39,22 +39,22 @@ _step = partial(conversion, loss=Loss.STRUCTURE, cost=40, programs=pdf_ocr.PROGR
 
 
 @_step(jpeg.JPEG, RECOGNIZED)
-def from_jpeg(data: bytes, *, ocr: Ocr = True, language: Language = "eng") -> Blocks:
-    return _read(jpeg.decode(data), language if ocr else None)
+def from_jpeg(data: bytes, *, ocr: Ocr = True, language: Language | None = None) -> Blocks:
+    return _read(jpeg.decode(data), language, ocr=ocr)
 
 
 def _from_pages(decode: AnyConversion) -> AnyConversion:
     @_step(decode.source, RECOGNIZED)
-    def read(data: bytes, *, ocr: Ocr = True, language: Language = "eng", pages: Pages | None = None) -> Blocks:
-        return _read(decode(data, {"pages": pages} if pages else {}), language if ocr else None)
+    def read(data: bytes, *, ocr: Ocr = True, language: Language | None = None, pages: Pages | None = None) -> Blocks:
+        return _read(decode(data, {"pages": pages} if pages else {}), language, ocr=ocr)
 
     return read
 
 
-def _read(raster: Raster, language: str | None) -> Blocks:
-    """The text of all pages, in these languages. Issues a warning if there is none, or no language."""
+def _read(raster: Raster, language: str | None, *, ocr: bool) -> Blocks:
+    """The text of all pages. Issues a warning if there is none, as without `ocr`."""
     document = pymupdf.open()
-    for layer in text_layer.recognized(map(_scan, raster.frames), pdf_ocr.command(language)) if language else ():
+    for layer in text_layer.recognized(map(_scan, raster.frames), pdf_ocr.commands(language)) if ocr else ():
         if layer is not None:
             document.insert_pdf(pymupdf.open(stream=layer.data, filetype="pdf"))
     if not any(page.get_text().strip() for page in document):

@@ -34,11 +34,11 @@ def read(document: pymupdf.Document) -> Blocks:
 
 
 @conversion(DOCUMENT, BLOCKS, loss=Loss.STRUCTURE, cost=_COST_OF_OCR, programs=pdf_ocr.PROGRAMS, isolated=True)
-def read_scans(document: pymupdf.Document, *, ocr: Ocr = False, language: pdf_ocr.Language = "eng") -> Blocks:
+def read_scans(document: pymupdf.Document, *, ocr: Ocr = False, language: pdf_ocr.Language | None = None) -> Blocks:
     """As `read`, with the text of pages that have none."""
     if not ocr:
         return layout.read(document)
-    return layout.read(document, partial(text_layer.recognized, command=pdf_ocr.command(language)))
+    return layout.read(document, partial(text_layer.recognized, commands=pdf_ocr.commands(language)))
 
 
 @hookimpl

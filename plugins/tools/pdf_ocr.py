@@ -29,6 +29,7 @@ TESSERACT = Requirement(
     present=bool(PROGRAMS),
     tool="pdf-ocr",
 )
+_MAX_CHOICES = 8  # languages: each takes a share of the time of a page
 _NO_LANGUAGES = frozenset({"equ", "osd"})  # data of Tesseract for formulas, and for the orientation of pages
 
 
@@ -51,9 +52,17 @@ def _check_languages(text: str) -> str:
     return text
 
 
-def command(language: str) -> list[str]:
-    """Starts Tesseract with the languages of an option."""
-    return [*PROGRAMS, "-l", "+".join(_codes(language))]
+def commands(language: str | None) -> dict[str, list[str]]:
+    """What starts Tesseract with the languages of an option; without it, with each language that is installed.
+
+    English is the first one, and the only one if there are too many.
+    """
+    if language:
+        names = ["+".join(_codes(language))]
+    else:
+        names = sorted((code for code in _installed() if "/" not in code), key=lambda code: code != "eng")
+        names = names if 0 < len(names) <= _MAX_CHOICES else ["eng"]
+    return {name: [*PROGRAMS, "-l", name] for name in names}
 
 
 Language = Annotated[
@@ -61,7 +70,8 @@ Language = Annotated[
     Field(
         max_length=200,
         examples=["deu,eng"],
-        description="Languages of the text by their codes in Tesseract, the most frequent one first.",
+        description="Languages of the text by their codes in Tesseract, the most frequent one first. Without it, the "
+        "language of the first pages is recognized, if two to eight are installed.",
     ),
     AfterValidator(_check_languages),
 ]
@@ -83,7 +93,7 @@ Force = Annotated[bool, Field(description="Recognizes pages that have text, too;
 def recognize(
     data: bytes,
     *,
-    language: Language = "eng",
+    language: Language | None = None,
     deskew: Deskew = False,
     force: Force = False,
     password: Password | None = None,
@@ -92,7 +102,7 @@ def recognize(
     """Recognizes the text of scans, so that it can be searched and copied; pages that have text stay as they are."""
     document = documents.open_document(data, password)
     count = len(document.pages)
-    recognizer = text_layer.Recognizer(document, command(language))
+    recognizer = text_layer.Recognizer(document, commands(language))
     changed = recognizer.run(deskew=deskew, force=force)
     result = documents.save_document(document, sanitize=sanitize)
     if not (changed or sanitize):

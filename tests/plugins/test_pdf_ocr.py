@@ -11,8 +11,10 @@ import pytest
 from pikepdf import Array, Dictionary, Name, String
 from PIL import Image
 
-from engine import InvalidOption
+from engine import FidelityWarning, InvalidOption
 from engine.mupdf import pymupdf
+from plugins._pdf.text import text_layer
+from plugins.tools import pdf_ocr
 from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.results.pdf_checks import complaints
 from tests.support.samples.corpus import Entry, load_corpus
@@ -158,6 +160,26 @@ def test_layers_of_many_pages_share_their_font() -> None:
     assert _texts(result) == [SCANNED] * 2
     with opened(result) as read:
         assert [str(one.Subtype) for one in read.objects if _is_font(one)].count("/Type0") == 1
+
+
+def test_the_language_with_the_most_sure_words_is_chosen() -> None:
+    (english,) = pdf_ocr.commands("eng").values()
+    commands = {"digits": [*english, "-c", "tessedit_char_whitelist=0123456789"], "eng": english}
+    page = text_layer.Scan(Image.open(BytesIO(scan())), 150)
+
+    with pytest.warns(FidelityWarning, match="as eng;"):
+        (layer,) = text_layer.recognized([page], commands)
+
+    assert layer is not None
+    assert "quick" in page_texts(layer.data)[0]
+
+
+def test_without_a_language_all_installed_ones_are_tried_unless_they_are_many() -> None:
+    installed = [*pdf_ocr.commands(None)]
+
+    assert installed[0] == "eng"
+    assert len(installed) <= 8
+    assert [*pdf_ocr.commands("eng,eng")] == ["eng+eng"]
 
 
 @pytest.mark.parametrize("language", ["eng", "eng,eng", "eng+eng", '["eng"]'])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -16,7 +16,7 @@ from os import cpu_count
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import NamedTemporaryFile, TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pikepdf
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pikepdf import Name, NamePath, Object, Page, Pdf, PdfError, Stream
 from PIL import Image, ImageFilter
 
-from engine import StepFailed, check_size
+from engine import FidelityWarning, StepFailed, check_size
 from engine.mupdf import pymupdf
 from plugins._pdf.name_trees import Ids
 from plugins._pdf.objects import entries, saved
@@ -46,6 +46,11 @@ _SKEW_SIDE = 1000  # pixels of the image that is searched
 _SKEW_PIXELS = 20_000
 _CONTRAST = 40  # levels between ink and paper
 _LINES = 1.5  # how much clearer the rows of text are than those at other angles
+_STRIP = 1 / 16  # of the height of a page, by which its language is recognized
+_MIN_STRIP = 150  # pixels: some lines, also of a small image
+_SURE = 95  # percent; words that are in the language have more, most words in similar languages less
+Commands: TypeAlias = Mapping[str, Sequence[str]]
+"""What starts Tesseract with languages, by their names. If there are several, the first pages decide."""
 
 
 class Scan(NamedTuple):
@@ -63,11 +68,11 @@ class Layer(NamedTuple):
 
 
 class Recognizer:
-    """Adds layers of text to pages of a document. `command` starts Tesseract with its languages."""
+    """Adds layers of text to pages of a document."""
 
-    def __init__(self, document: Pdf, command: Sequence[str]) -> None:
+    def __init__(self, document: Pdf, commands: Commands) -> None:
         self._document = document
-        self._command = command
+        self._commands = commands
         self._writer = MarkWriter(document)
         self._fonts: Object | None = None  # All layers have the same fonts.
 
@@ -80,7 +85,7 @@ class Recognizer:
         data = saved(self._document, encryption=False, compress_streams=False)  # only to be read
         with pymupdf.open(stream=data, filetype="pdf") as shown:
             chosen = [index for index, page in enumerate(shown) if force or not page.get_text().strip()]
-            layers = recognized((draw(shown[index]) for index in chosen), self._command)
+            layers = recognized((draw(shown[index]) for index in chosen), self._commands)
             for index, layer in zip(chosen, layers, strict=True):
                 if layer is not None:
                     page = self._document.pages[index]
@@ -122,16 +127,50 @@ def draw(page: pymupdf.Page) -> Scan:
     return Scan(Image.frombytes("L", (pixels.width, pixels.height), pixels.samples), dpi)
 
 
-def recognized(scans: Iterable[Scan], command: Sequence[str]) -> Iterator[Layer | None]:
+def recognized(scans: Iterable[Scan], commands: Commands) -> Iterator[Layer | None]:
     """The text of each scan, of as many at once as there are cores. None for one of one color.
 
-    `command` starts Tesseract with its languages.
+    Issues a warning with the language if it is one of several.
     """
     cores = cpu_count() or 1
     remaining = iter(scans)
+    command: Sequence[str] = ()
     with ThreadPoolExecutor(cores) as pool:
         while batch := [*islice(remaining, _PER_CORE * cores)]:
+            command = command or _choose(batch, commands, pool)
             yield from pool.map(partial(_recognize, command=command), batch)
+
+
+def _choose(scans: Sequence[Scan], commands: Commands, pool: ThreadPoolExecutor) -> Sequence[str]:
+    """The command with which the most characters of the densest strip of the scans are in words that are sure.
+
+    The first one of equal ones. Issues a warning if there are several, and such words.
+    """
+    if len(commands) == 1:
+        return next(iter(commands.values()))
+    strip = max(map(_densest, scans), key=itemgetter(0))[1]
+    counts = [*pool.map(partial(_sure, strip), commands.values())]
+    language = [*commands][counts.index(max(counts))]
+    if any(counts):
+        FidelityWarning.issue("language_guessed", f"The text was read as {language}; `language` can name another one.")
+    return commands[language]
+
+
+def _densest(scan: Scan) -> tuple[int, Scan]:
+    """The strip of a scan, turned so that its lines are level, with the most edges, and their number."""
+    image = scan.image.rotate(skew(scan.image), Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+    edges = np.abs(np.diff(np.asarray(image, np.int16), axis=1)) > _CONTRAST
+    height = min(image.height, max(_MIN_STRIP, round(image.height * _STRIP)))
+    sums = np.cumsum(np.concatenate([[0], edges.sum(axis=1)]))
+    counts = sums[height:] - sums[:-height]
+    top = int(np.argmax(counts))
+    return int(counts[top]), Scan(image.crop((0, top, image.width, top + height)), scan.dpi)
+
+
+def _sure(scan: Scan, command: Sequence[str]) -> int:
+    """How many characters are in words that Tesseract is sure of."""
+    words = _words(_start(scan, command, "stdout", "tsv").stdout.decode())
+    return sum(len(word) for word, confidence in words if confidence >= _SURE)
 
 
 def _recognize(scan: Scan, command: Sequence[str]) -> Layer | None:
@@ -165,9 +204,14 @@ def _run(scan: Scan, command: Sequence[str]) -> tuple[float, bytes]:
         result = Path(folder, "page")
         if _start(scan, [*command, "-c", "textonly_pdf=1"], str(result), "pdf", "tsv").returncode:
             raise StepFailed("Tesseract failed.")
-        rows = [row.split("\t") for row in result.with_suffix(".tsv").read_text("utf-8").split("\n")[1:-1]]
-        confidences = [float(row[-2]) for row in rows if row[-1].strip()]
+        confidences = [confidence for _, confidence in _words(result.with_suffix(".tsv").read_text("utf-8"))]
         return fmean(confidences or [0.0]), result.with_suffix(".pdf").read_bytes()
+
+
+def _words(table: str) -> list[tuple[str, float]]:
+    """The words of a table of Tesseract, with its confidence in percent."""
+    rows = [row.split("\t") for row in table.split("\n")[1:-1]]
+    return [(row[-1], float(row[-2])) for row in rows if row[-1].strip()]
 
 
 def _start(scan: Scan, command: Sequence[str], *outputs: str) -> subprocess.CompletedProcess[bytes]:
