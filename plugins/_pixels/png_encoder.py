@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,17 +16,17 @@ from pydantic import Field
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
 from engine.option_types import Effort, Progressive, Quality
 from plugins._metadata import exif_data
-from plugins._pixels import pillow
+from plugins._pixels import palettes, pillow
+from plugins._pixels.palettes import ExactPalette
 
 with lazy_imports():
     import imagecodecs
-    import imagequant
     import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MODULES = ("imagecodecs._deflate", "imagecodecs._png", "imagequant")
+MODULES = ("imagecodecs._deflate", "imagecodecs._png", *palettes.MODULES)
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _DEFAULT_EFFORT = 5
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
@@ -38,10 +37,9 @@ _LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12
 _SMALL = 1 << 19
 _LEVELS_IF_SMALL = (9, 12)
 _MAX_ZLIB_LEVEL = 9
-_MAX_COLORS = 256
+_MAX_COLORS = palettes.MAX_COLORS
 _ENTRY = 3  # bytes of a color in a palette
 _INVISIBLE = 97  # the quality of colors that look the same: they differ by half a level
-_TABLE = 65_521  # entries of the table of colors, at least
 # The parts of an image that are compressed to decide on filters.
 _BANDS = 16
 _BAND_ROWS = 4
@@ -152,7 +150,7 @@ def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
 def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:
     """The raster whose frame has a palette."""
     frame = raster.first_frame()
-    image = with_palette(frame.image, colors, dither, quality)
+    image = palettes.with_palette(frame.image, colors, dither, quality)
     return replace(raster, frames=[replace(frame, pixels=image)], origin=None)
 
 
@@ -161,7 +159,7 @@ def _with_palette_again(image: Image.Image) -> Image.Image:
     if image.getcolors(_MAX_COLORS):
         return image
     try:
-        reduced = with_palette(image, _MAX_COLORS, 0, None, least_quality=_INVISIBLE)
+        reduced = palettes.with_palette(image, _MAX_COLORS, 0, None, least_quality=_INVISIBLE)
     except RuntimeError:
         return image
     message = "The image has 256 colors, in a palette like its source; palette=false keeps all colors."
@@ -209,25 +207,10 @@ def _is_gray(samples: NDArray[np.uint8]) -> bool:
 
 def _indexed(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
     """The image with a palette of these colors, which are all that it has: red, green, blue and possibly alpha."""
-    palette = np.pad(colors, ((0, 0), (0, 4 - colors.shape[1])), constant_values=255)
-    palette = palette[np.argsort(palette[:, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
-    numbers = palette.view(np.uint32).ravel()
-    # All colors have different remainders: the table finds an index five times faster than a search.
-    size = next(size for size in count(_TABLE) if len({*(numbers % size).tolist()}) == len(numbers))
-    table = np.zeros(size, np.uint8)
-    table[numbers % size] = np.arange(len(numbers))
-    pixels = np.asarray(image.convert("RGBA")).view(np.uint32)[..., 0]
-    return _with_entries(table[pixels % np.uint32(size)], palette)
-
-
-def _with_entries(indexes: NDArray[np.uint8], palette: NDArray[np.uint8]) -> Image.Image:
-    """The image of these indexes of a palette, whose entries are red, green, blue and alpha."""
-    result = Image.fromarray(indexes)
-    result.putpalette(palette[:, :3].tobytes())
-    alpha = palette[:, 3]
-    if (alpha < 255).any():
-        result.info["transparency"] = alpha[alpha < 255].tobytes()
-    return result
+    entries = np.pad(colors, ((0, 0), (0, 4 - colors.shape[1])), constant_values=255)
+    entries = entries[np.argsort(entries[:, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
+    palette = ExactPalette(entries.view(np.uint32).ravel(), _MAX_COLORS)
+    return palettes.with_entries(palette.indexes(np.asarray(image.convert("RGBA")).view(np.uint32)[..., 0]), entries)
 
 
 def _bits(pixels: Image.Image | DeepPixels) -> int:
@@ -395,33 +378,3 @@ def read_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         end = start + 12 + int.from_bytes(data[start : start + 4])
         yield bytes(data[start + 4 : start + 8]), data[start:end]
         start = end
-
-
-_FULL_QUALITY = 100
-
-
-def with_palette(
-    image: Image.Image, colors: int, dither: float, quality: int | None, *, least_quality: int = 0
-) -> Image.Image:
-    """The image with at most this number of colors, each with an alpha of its own.
-
-    `dither` is from 0, without, to 1. With a `quality` of 1 to 100, there are no more colors than it needs. An image
-    that has so few colors keeps them exactly, unless a quality is given. Raises RuntimeError if the colors have less
-    than the least quality.
-    """
-    rgba = image.convert("RGBA")
-    data, entries = imagequant.quantize_raw_rgba_bytes(
-        rgba.tobytes(),
-        *rgba.size,
-        dithering_level=dither,
-        max_colors=colors,
-        min_quality=least_quality,
-        max_quality=quality or _FULL_QUALITY,
-    )
-    indexes = np.frombuffer(data, np.uint8).reshape(rgba.size[::-1])
-    palette = np.array(entries, np.uint8).reshape(-1, 4)
-    used = np.flatnonzero(np.bincount(indexes.ravel(), minlength=len(palette)))
-    used = used[np.argsort(palette[used, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
-    places = np.zeros(len(palette), np.uint8)
-    places[used] = np.arange(len(used))
-    return _with_entries(places[indexes], palette[used])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import count, islice, pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from PIL import Image
@@ -31,16 +31,20 @@ from engine import (
 )
 from engine.option_types import Pages
 from plugins._metadata import writing
-from plugins._pixels import animations, pillow
+from plugins._pixels import animations, palette_frames, pillow
 from plugins._pixels.animations import Block
+from plugins._pixels.palette_frames import PaletteFrame, Reduction
+from plugins._pixels.palettes import Palette
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 with lazy_imports():
+    import imagecodecs
     import numpy as np
 
 _TRAILER = b";"
+_SCREEN = struct.Struct("<2H3B")  # its size, flags, and two numbers that nobody uses
 _DESCRIPTOR = struct.Struct("<4HB")  # of an image: its corner, its size and flags
 
 GIF = FileFormat(
@@ -52,23 +56,27 @@ GIF = FileFormat(
     is_complete=ends_with(_TRAILER),
 )
 
-MODULES = ("numpy",)
+MODULES = ("imagecodecs._gif", *palette_frames.MODULES)
 _MODES = ("L", "P", "PA", "RGB", "RGBA")
 _CAPABILITIES = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _COLORS = 256  # colors of a frame, with the transparent one
-_PART = 1 << 16  # pixels that are looked up at a time
 _BLOCK = re.compile(rb"[!,;]")  # the first bytes of an extension, an image and the end
 _CONTROL = b"\xf9"  # the extension of transparency and timing
 _HAS_COLORS = 0x80
 _INTERLACED = 0x40
+_DEEPEST = 0x70  # the samples of the source have 8 bits
+_ALPHA = 0xFF << 24
+_EMPTY_FILE = 1024  # bytes; the most that giflib writes besides the codes
+_SUB_BLOCK = 255  # bytes
+_END = b"\0"  # of sub-blocks
+_LONGEST = 65_535  # units
 _GRAYS = bytes(level for level in range(256) for _ in range(3))
 _DISPOSALS = (0, 0, 1, 2, 2, 0, 0, 0)  # Pillow's by the number in a file; browsers take 4 for 3
 # Disposal methods: keep the frame, or clear to transparency.
 _KEEP = 1
 _CLEAR = 2
-_SPARSE = 0.5  # the share of changed pixels up to which only they are reduced; among more, gaps compress badly
 _UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten
 _SHORTEST = 2  # units of a frame that browsers play in time
 _TOLERANCE = 0.01  # milliseconds; sources store fractions
@@ -146,17 +154,57 @@ def _loop_count(data: bytes) -> int:
 
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, capabilities=_CAPABILITIES, in_dry_run=True)
 def encode(raster: Raster) -> bytes:
-    """Each frame has a palette of its own, with exactly its colors if there are at most 256."""
+    """Frames have exactly their colors if they add at most 256; else a palette of the clip, or of a scene of it."""
     frames = list(raster.frames)
-    comment = b"\n".join(writing.comments(raster)) or None
     if len(frames) == 1:
-        return pillow.encode(_to_still(frames[0].image), "GIF", comment=comment)
-    frames, disposal = _with_palettes(_with_whole_durations(frames))
-    parameters = pillow.animation_parameters(raster, frames) | {"comment": comment}
-    if raster.loop_count:
-        # GIF counts repetitions after the first play; no value means none.
-        parameters["loop"] = raster.loop_count - 1 or None
-    return pillow.encode(frames[0].image, "GIF", disposal=disposal, **parameters)
+        parts = [palette_frames.still(frames[0], _packed, Reduction(dither=1))]
+    else:
+        parts = list(palette_frames.changes(_with_whole_durations(frames), _packed, Reduction()))
+    return _file(
+        frames[0].size, parts, raster.loop_count if len(frames) > 1 else 1, b"\n".join(writing.comments(raster))
+    )
+
+
+def _file(size: Size, parts: Sequence[PaletteFrame], plays: int, comment: bytes) -> bytes:
+    shared = parts[0].palette
+    flags, table = _table(shared)
+    blocks = [b"GIF89a", _SCREEN.pack(*size, flags | _DEEPEST, 0, 0), table]
+    if plays != 1:
+        # GIF counts repetitions after the first play.
+        blocks += [b"!\xff\x0b", _LOOPING, struct.pack("<H", max(plays - 1, 0)), _END]
+    if comment:
+        blocks += [b"!\xfe", *_sub_blocks(comment), _END]
+    for part in parts:
+        transparent = part.palette.transparent
+        flags = (_CLEAR if part.clears else _KEEP) << 2 | (transparent is not None)
+        duration = min(round(part.duration / _UNIT), _LONGEST)
+        blocks += [b"!", _CONTROL, b"\x04", struct.pack("<BHB", flags, duration, transparent or 0), _END]
+        height, width = part.indexes.shape
+        flags, table = (0, b"") if part.palette is shared else _table(part.palette)
+        blocks += [b",", _DESCRIPTOR.pack(*part.corner, width, height, flags), table, _compressed(part.indexes)]
+    return b"".join([*blocks, _TRAILER])
+
+
+def _table(palette: Palette) -> tuple[int, bytes]:
+    """The flags of a table of colors, and the table, which has a power of two of them."""
+    entries = max(2, len(palette.colors) + (palette.transparent is not None))
+    bits = (entries - 1).bit_length()
+    return _HAS_COLORS | bits - 1, palette.samples[:, :3].tobytes().ljust(3 << bits, b"\0")
+
+
+def _compressed(indexes: NDArray[np.uint8]) -> bytes:
+    """The bits of an index and the compressed indexes of an image."""
+    colors = np.zeros((_COLORS, 3), np.uint8)
+    most = _EMPTY_FILE + 2 * indexes.size  # codes have at most 12 bits; imagecodecs would reserve less
+    file = bytes(imagecodecs.gif_encode(np.ascontiguousarray(indexes), colormap=colors, out=most))
+    start = file.index(b",", 13 + 3 * _COLORS)
+    return file[start + 1 + _DESCRIPTOR.size : -len(_TRAILER)]
+
+
+def _sub_blocks(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), _SUB_BLOCK):
+        part = content[start : start + _SUB_BLOCK]
+        yield bytes([len(part)]) + part
 
 
 def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
@@ -182,142 +230,16 @@ def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
     return timed
 
 
-def _with_palettes(frames: list[Frame]) -> tuple[list[Frame], int]:
-    """The frames with palettes, and the disposal method of all.
-
-    Where no pixel becomes transparent again, a frame shows only what has changed; without a change, the frame before is
-    shown longer. A frame can so have 256 new colors besides those that stay.
-    """
-    masks = [_opaque(frame.image) for frame in frames]
-    clears = any(after is not None and (before is None or (before & ~after).any()) for before, after in pairwise(masks))
-    kept: list[tuple[Frame, _Indexed]] = []
-    before = None
-    for frame, mask in zip(frames, masks, strict=True):
-        image = frame.image.convert("RGB")
-        pixels = _packed(image) if mask is None else _packed(image) * mask
-        shown = mask
-        if before is not None and not clears:
-            shown = (pixels != before) & (pixels > 0)
-            if not shown.any():
-                kept[-1] = (replace(kept[-1][0], duration=kept[-1][0].duration + frame.duration), kept[-1][1])
-                continue
-        before = pixels
-        reduced = shown if shown is not None and shown.mean() <= _SPARSE else mask
-        kept.append((frame, _exact(image, shown) or _exact(image, mask) or _reduced(image, reduced, dither=False)))
-    # Pillow takes opaque pixels for background if they have the color of the transparent ones.
-    used = {color for _, indexed in kept for color in indexed.colors}
-    spare = next(color for color in count() if color not in used)
-    return [replace(frame, pixels=indexed.image(spare)) for frame, indexed in kept], _CLEAR if clears else _KEEP
-
-
-def _opaque(image: Image.Image) -> NDArray[np.bool_] | None:
-    """Where `image` is opaque. None if it is everywhere."""
-    if image.mode not in ("LA", "RGBA") and "transparency" not in image.info:
-        return None
-    alpha = np.asarray(image.convert("RGBA").getchannel("A"))
-    if ((alpha > 0) & (alpha < 255)).any():
-        _warn_thresholded()
-    opaque: NDArray[np.bool_] = alpha >= _OPAQUE
-    return None if opaque.all() else opaque
-
-
-def _warn_thresholded() -> None:
-    FidelityWarning.issue("alpha_thresholded", "Pixels of GIF are either transparent or opaque.")
-
-
 def _packed(image: Image.Image) -> NDArray[np.uint32]:
-    """The pixels of an RGB image as a number above 0 each."""
-    return np.asarray(image.convert("RGBX")).view(np.uint32)[..., 0]
+    """The pixels as numbers of `palettes`, opaque or transparent. Issues a FidelityWarning if others were not."""
+    if not image.has_transparency_data:
+        return _numbers(image.convert("RGB").convert("RGBA"))
+    pixels = _numbers(image.convert("RGBA"))
+    alpha = pixels >> 24
+    if ((alpha > 0) & (alpha < 255)).any():
+        FidelityWarning.issue("alpha_thresholded", "Pixels of GIF are either transparent or opaque.")
+    return np.where(alpha < _OPAQUE, np.uint32(0), pixels | _ALPHA)
 
 
-@dataclass
-class _Indexed:
-    """An image as indexes into a palette of `colors` (0xRRGGBB). The index after the last color is transparent."""
-
-    indexes: NDArray[np.uint8]
-    colors: list[int]
-    transparent: bool
-
-    def image(self, transparent_color: int) -> Image.Image:
-        image = Image.fromarray(self.indexes)
-        colors = [*self.colors, transparent_color] if self.transparent else self.colors
-        image.putpalette(b"".join(color.to_bytes(3) for color in colors))
-        if self.transparent:
-            image.info["transparency"] = len(self.colors)
-        return image
-
-
-def _to_still(image: Image.Image) -> Image.Image:
-    """`image` with at most 256 colors, dithered if colors are lost."""
-    if image.mode in ("L", "P"):
-        return _with_one_transparent_color(image)
-    rgb = image.convert("RGB")
-    mask = _opaque(image)
-    return (_exact(rgb, mask) or _reduced(rgb, mask, dither=True)).image(0)
-
-
-def _exact(image: Image.Image, mask: NDArray[np.bool_] | None) -> _Indexed | None:
-    """An RGB image with a palette of all colors inside the mask; outside, it is transparent. None for too many."""
-    shown = image if mask is None else _strip(image, mask)
-    found = shown.getcolors(_COLORS if mask is None else _COLORS - 1)
-    if found is None:
-        return None
-    colors = sorted(_number(*color) for _, color in found)  # type: ignore[misc]
-    return _place(_look_up(np.asarray(shown).reshape(-1, 3), colors), colors, image.size, mask)
-
-
-def _reduced(image: Image.Image, mask: NDArray[np.bool_] | None, *, dither: bool) -> _Indexed:
-    """As `_exact`, with the colors that represent the others best."""
-    FidelityWarning.issue("colors_reduced", "The target supports 256 colors.")
-    shown = image if mask is None else _strip(image, mask)
-    paletted = shown.quantize(_COLORS if mask is None else _COLORS - 1, method=Image.Quantize.MEDIANCUT)
-    samples = paletted.getpalette() or []
-    colors = [_number(*samples[start : start + 3]) for start in range(0, len(samples), 3)]
-    if dither:
-        paletted = image.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
-    indexes = np.asarray(paletted)
-    return _place(indexes[mask] if dither and mask is not None else indexes.ravel(), colors, image.size, mask)
-
-
-def _strip(image: Image.Image, mask: NDArray[np.bool_]) -> Image.Image:
-    """The pixels inside the mask as an image of one row; a black pixel if there are none."""
-    pixels = _packed(image)[mask] if mask.any() else np.zeros(1, np.uint32)
-    return Image.frombytes("RGB", (pixels.size, 1), pixels.tobytes(), "raw", "RGBX")
-
-
-def _place(indexes: NDArray[np.uint8], colors: list[int], size: Size, mask: NDArray[np.bool_] | None) -> _Indexed:
-    """The indexes of the pixels inside the mask as an image."""
-    if mask is None:
-        return _Indexed(indexes.reshape(size[::-1]), colors, transparent=False)
-    placed = np.full(mask.shape, len(colors), np.uint8)
-    np.place(placed, mask, indexes)
-    return _Indexed(placed, colors, transparent=True)
-
-
-def _number(red: int, green: int, blue: int) -> int:
-    return red << 16 | green << 8 | blue
-
-
-def _look_up(samples: NDArray[np.uint8], colors: list[int]) -> NDArray[np.uint8]:
-    """The indexes of the samples in the sorted `colors`, which contain all of them."""
-    table = np.array(colors, np.uint32)
-    indexes = np.empty(len(samples), np.uint8)
-    for start in range(0, len(samples), _PART):
-        red, green, blue = samples[start : start + _PART].astype(np.uint32).T
-        indexes[start : start + _PART] = np.searchsorted(table, red << 16 | green << 8 | blue)
-    return indexes
-
-
-def _with_one_transparent_color(image: Image.Image) -> Image.Image:
-    """An image whose palette may have an alpha per color, with at most one color that is transparent."""
-    alphas = image.info.get("transparency")
-    if not isinstance(alphas, bytes):
-        return image
-    if any(0 < alpha < 255 and pixels for alpha, pixels in zip(alphas, image.histogram(), strict=False)):
-        _warn_thresholded()
-    transparent = [color for color, alpha in enumerate(alphas) if alpha < _OPAQUE]
-    merged = image.point([transparent[0] if color in transparent else color for color in range(256)])
-    del merged.info["transparency"]
-    if transparent:
-        merged.info["transparency"] = transparent[0]
-    return merged
+def _numbers(image: Image.Image) -> NDArray[np.uint32]:
+    return np.asarray(image).view(np.uint32)[..., 0]
