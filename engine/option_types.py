@@ -77,6 +77,28 @@ Subsampling: TypeAlias = Annotated[
         "default 4:2:0, for JPEG with a quality below 90."
     ),
 ]
+Colors: TypeAlias = Annotated[
+    int, Field(ge=2, le=256, examples=[64], description="Most colors of a palette, of GIF or PNG; implies `palette`.")
+]
+Dither: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        examples=[0.5],
+        description="How much the colors of a palette are mixed; 0 is not at all. By default 1, in animations 0.",
+    ),
+]
+Lossy: TypeAlias = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=200,
+        examples=[40],
+        description="How far pixels of an animation may stray for a smaller file, on the scale of gifsicle: 20 is hard "
+        "to see, 80 is not.",
+    ),
+]
 BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 from PIL import Image
@@ -22,6 +23,8 @@ MODULES = palettes.MODULES
 _TOLERANCE = 1  # levels by which a pixel that stays may be worse than the nearest color; they cannot be seen
 _BRIGHTEST = 255
 _TWO = 2
+_LOSSY = 2  # so that files of photos are about as large as those of gifsicle
+_DITHERING = 4  # the height of the pattern, at most, by what is missing to the nearest color
 _PATTERN_BITS = 3  # of the side of the pattern of dithering
 _Pixels: TypeAlias = "NDArray[np.uint32]"
 Packing: TypeAlias = Callable[[Image.Image], "NDArray[np.uint32]"]
@@ -68,6 +71,9 @@ def changes(frames: Sequence[Frame], packed: Packing, reduction: Reduction) -> I
         indexes = palette.indexes(wanted if exact else _dithered(wanted, palette, reduction.dither))
         drawn = palette.colors[indexes]
         missing = (wanted > 0) & ~_stays(shown, wanted, drawn, 0 if exact else _TOLERANCE, reduction.stray)
+        if reduction.stray:
+            indexes = _in_runs(indexes, wanted, missing, palette, reduction.stray)
+            drawn = palette.colors[indexes]
         area = _bounds(missing | vanishing)
         if area is None and last is not None:
             last = replace(last, duration=last.duration + frame.duration)
@@ -97,7 +103,9 @@ def still(frame: Frame, packed: Packing, reduction: Reduction) -> PaletteFrame:
     else:
         (palette,) = exact
         indexes = palette.indexes(pixels)
-    if palette.transparent is not None:
+    if pixels.all():
+        palette.transparent = None
+    elif palette.transparent is not None:
         indexes[pixels == 0] = palette.transparent
     return PaletteFrame(indexes, (0, 0), palette, frame.duration, clears=False)
 
@@ -119,7 +127,7 @@ def _reduced_still(image: Image.Image, pixels: _Pixels, reduction: Reduction) ->
 
 
 def _warn_reduced(colors: int) -> None:
-    FidelityWarning.issue("colors_reduced", f"The target supports {colors} colors.")
+    FidelityWarning.issue("colors_reduced", f"Colors were reduced to a palette of {colors}.")
 
 
 def _stays(shown: _Pixels, wanted: _Pixels, drawn: _Pixels, tolerance: int, stray: int) -> NDArray[np.bool_]:
@@ -130,6 +138,24 @@ def _stays(shown: _Pixels, wanted: _Pixels, drawn: _Pixels, tolerance: int, stra
     least = np.minimum(palettes.difference(drawn, wanted), _BRIGHTEST - tolerance) + np.uint8(tolerance)
     stays: NDArray[np.bool_] = palettes.difference(shown, wanted) <= np.maximum(least, stray)
     return stays
+
+
+def _in_runs(
+    indexes: NDArray[np.uint8], wanted: _Pixels, missing: NDArray[np.bool_], palette: Palette, stray: int
+) -> NDArray[np.uint8]:
+    """The indexes, where missing pixels get that of the missing one before in their row if it strays no further."""
+    columns, pixels, drawn = (
+        np.ascontiguousarray(each.T) for each in (indexes, wanted, missing[:, :-1] & missing[:, 1:])
+    )
+    for before, here, pixel, is_drawn in zip(columns, columns[1:], pixels[1:], drawn, strict=False):
+        is_near = palettes.difference(palette.colors[before], pixel) <= stray
+        np.copyto(here, before, where=is_near & is_drawn)
+    return np.ascontiguousarray(columns.T)
+
+
+def stray(lossy: int | None) -> int:
+    """How many levels a sample may differ, for a number on the scale of gifsicle, which grows with the square."""
+    return round(sqrt(_LOSSY * (lossy or 0)))
 
 
 def _bounds(mask: NDArray[np.bool_]) -> tuple[slice, slice] | None:
@@ -187,15 +213,20 @@ def _reduced_palettes(frames: Sequence[Frame], packed: Packing, limit: int) -> S
 
 
 def _dithered(pixels: _Pixels, palette: Palette, strength: float) -> _Pixels:
-    """The pixels with a pattern of brightness, which is the same in all frames: what stays looks the same."""
+    """The pixels with a pattern of brightness, which is the same in all frames: what stays looks the same.
+
+    It is weaker where the palette has a near color.
+    """
     if not strength:
         return pixels
     pattern = np.zeros((1, 1))
     for _ in range(_PATTERN_BITS):
         pattern = np.block([[4 * pattern, 4 * pattern + 2], [4 * pattern + 3, 4 * pattern + 1]])
-    offsets = ((pattern + 0.5) / pattern.size - 0.5) * strength * palette.spacing
     height, width = pixels.shape
     repeats = -(-height // len(pattern)), -(-width // len(pattern))
+    offsets = np.tile((pattern + 0.5) / pattern.size - 0.5, repeats)[:height, :width]
+    missed = palettes.difference(palette.colors[palette.indexes(pixels)], pixels).astype(np.float32)
+    offsets = offsets * strength * np.minimum(palette.spacing, _DITHERING * missed)
     samples = palettes.samples_of(pixels).astype(np.int16)
-    samples[..., :3] += np.tile(np.rint(offsets).astype(np.int16), repeats)[:height, :width, None]
+    samples[..., :3] += np.rint(offsets).astype(np.int16)[..., None]
     return np.clip(samples, 0, _BRIGHTEST).astype(np.uint8).view(np.uint32)[..., 0]

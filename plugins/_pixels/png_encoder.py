@@ -14,7 +14,7 @@ from PIL import Image, PngImagePlugin
 from pydantic import Field
 
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
-from engine.option_types import Effort, Progressive, Quality
+from engine.option_types import Colors, Dither, Effort, Progressive, Quality
 from plugins._metadata import exif_data
 from plugins._pixels import palettes, pillow
 from plugins._pixels.palettes import ExactPalette
@@ -76,12 +76,6 @@ Palette: TypeAlias = Annotated[
         "By default, an image whose source has a palette gets one again if that hardly changes its colors."
     ),
 ]
-Colors: TypeAlias = Annotated[
-    int, Field(ge=2, le=256, examples=[64], description="Most colors of a PNG, in a palette; implies `palette`.")
-]
-Dither: TypeAlias = Annotated[
-    float, Field(ge=0, le=1, examples=[0.5], description="How much the colors of a palette are mixed; 0 is not at all.")
-]
 
 
 def capabilities(options: OptionValues) -> TargetCapabilities:
@@ -98,13 +92,15 @@ def encode(
     progressive: Progressive = False,
     palette: Palette | None = None,
     colors: Colors | None = None,
-    dither: Dither = 1,
+    dither: Dither | None = None,
     quality: Quality | None = None,
 ) -> bytes:
     if raster.count > 1:
-        _warn_ignored(progressive=progressive, palette=palette, colors=colors, dither=dither != 1, quality=quality)
+        _warn_ignored(
+            progressive=progressive, palette=palette, colors=colors, dither=dither is not None, quality=quality
+        )
     elif palette or colors:
-        raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
+        raster = _with_palette(raster, colors or _MAX_COLORS, 1 if dither is None else dither, quality)
     if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     frames = list(raster.frames)

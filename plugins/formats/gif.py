@@ -29,9 +29,9 @@ from engine import (
     ends_with,
     lazy_imports,
 )
-from engine.option_types import Pages
+from engine.option_types import Colors, Dither, Lossy, Pages
 from plugins._metadata import writing
-from plugins._pixels import animations, palette_frames, pillow
+from plugins._pixels import animations, palette_frames, palettes, pillow
 from plugins._pixels.animations import Block
 from plugins._pixels.palette_frames import PaletteFrame, Reduction
 from plugins._pixels.palettes import Palette
@@ -153,13 +153,19 @@ def _loop_count(data: bytes) -> int:
 
 
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, capabilities=_CAPABILITIES, in_dry_run=True)
-def encode(raster: Raster) -> bytes:
+def encode(
+    raster: Raster, *, colors: Colors | None = None, dither: Dither | None = None, lossy: Lossy | None = None
+) -> bytes:
     """Frames have exactly their colors if they add at most 256; else a palette of the clip, or of a scene of it."""
     frames = list(raster.frames)
+    most = colors or palettes.MAX_COLORS
     if len(frames) == 1:
-        parts = [palette_frames.still(frames[0], _packed, Reduction(dither=1))]
+        if lossy:
+            FidelityWarning.issue("option_ignored", "Options without effect on a GIF that is not animated: lossy.")
+        parts = [palette_frames.still(frames[0], _packed, Reduction(most, 1 if dither is None else dither))]
     else:
-        parts = list(palette_frames.changes(_with_whole_durations(frames), _packed, Reduction()))
+        reduction = Reduction(most, dither or 0, palette_frames.stray(lossy))
+        parts = list(palette_frames.changes(_with_whole_durations(frames), _packed, reduction))
     return _file(
         frames[0].size, parts, raster.loop_count if len(frames) > 1 else 1, b"\n".join(writing.comments(raster))
     )
@@ -167,6 +173,7 @@ def encode(raster: Raster) -> bytes:
 
 def _file(size: Size, parts: Sequence[PaletteFrame], plays: int, comment: bytes) -> bytes:
     shared = parts[0].palette
+    clears = any(part.clears for part in parts)  # Pillow clears to transparency after a frame that has it
     flags, table = _table(shared)
     blocks = [b"GIF89a", _SCREEN.pack(*size, flags | _DEEPEST, 0, 0), table]
     if plays != 1:
@@ -176,7 +183,8 @@ def _file(size: Size, parts: Sequence[PaletteFrame], plays: int, comment: bytes)
         blocks += [b"!\xfe", *_sub_blocks(comment), _END]
     for part in parts:
         transparent = part.palette.transparent
-        flags = (_CLEAR if part.clears else _KEEP) << 2 | (transparent is not None)
+        is_seen = transparent is not None and (clears or bool((part.indexes == transparent).any()))
+        flags = (_CLEAR if part.clears else _KEEP) << 2 | is_seen
         duration = min(round(part.duration / _UNIT), _LONGEST)
         blocks += [b"!", _CONTROL, b"\x04", struct.pack("<BHB", flags, duration, transparent or 0), _END]
         height, width = part.indexes.shape

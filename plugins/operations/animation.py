@@ -1,4 +1,4 @@
-"""Frames, durations and repetitions of animations."""
+"""Frames, durations, repetitions and the frame rate of animations."""
 
 from __future__ import annotations
 
@@ -27,8 +27,20 @@ Frames: TypeAlias = Annotated[
         description="every:N keeps one of N frames, which is shown for the time of all N.",
     ),
 ]
+Fps: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=1,
+        le=60,
+        examples=[12],
+        description="Most frames of an animation in a second, on average; ones that come sooner are left out, and the "
+        "total time stays.",
+    ),
+]
 Reverse: TypeAlias = Annotated[bool, Field(description="Plays an animation backwards.")]
 _Change: TypeAlias = Callable[[Iterable[Frame]], Iterator[Frame]]
+_UNTIMED = 100.0  # milliseconds for which browsers show a frame without a duration
+_TOLERANCE = 0.5  # milliseconds, because many formats round times to whole ones
 
 
 @transform(RASTER, memory=0)
@@ -45,8 +57,7 @@ def timing(
     if not raster.animated:
         given = {"frames": frames, "reverse": reverse or None, "delay": delay, "loop": loop}
         names = [name for name, value in given.items() if value is not None] + (["speed"] if speed != 1 else [])
-        message = f"Options without effect on a file that is not animated: {', '.join(names)}."
-        FidelityWarning.issue("option_ignored", message)
+        _warn_ignored(names)
         return raster
     if frames:
         every = int(frames.partition(":")[2])
@@ -59,6 +70,45 @@ def timing(
     if delay is not None or speed != 1:
         raster = raster.map(lambda frame: replace(frame, duration=(frame.duration if delay is None else delay) / speed))
     return raster if loop is None else replace(raster, loop_count=loop)
+
+
+@transform(RASTER, after=timing, memory=8)
+def frame_rate(raster: Raster, *, fps: Fps | None = None) -> Raster:
+    """Leaves out frames of an animation that come too soon. Issues a FidelityWarning if it is none.
+
+    All frames that stay are in memory, because only their durations tell how many there are.
+    """
+    if fps is None:
+        return raster
+    if not raster.animated:
+        _warn_ignored(["fps"])
+        return raster
+    kept, raster = _with_frames(raster, lambda found: _slowed(found, 1000 / fps)).read_ahead()
+    count = len(kept)
+    return replace(raster, count=count, animated=count > 1, sizes=[*raster.sizes][:count])
+
+
+def _warn_ignored(names: Iterable[str]) -> None:
+    message = f"Options without effect on a file that is not animated: {', '.join(names)}."
+    FidelityWarning.issue("option_ignored", message)
+
+
+def _slowed(frames: Iterable[Frame], period: float) -> Iterator[Frame]:
+    """The frames that begin after the period of one before, on average, for the time until the next of them."""
+    kept: Frame | None = None
+    begin = due = 0.0
+    for frame in frames:
+        duration = frame.duration or _UNTIMED
+        if kept is not None and begin < due - _TOLERANCE:
+            kept = replace(kept, duration=kept.duration + duration)
+        else:
+            if kept is not None:
+                yield kept
+            kept = replace(frame, duration=duration)
+            due = (due if begin < due + period else begin) + period
+        begin += duration
+    if kept is not None:
+        yield kept
 
 
 def _with_frames(raster: Raster, change: _Change) -> Raster:

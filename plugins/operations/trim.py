@@ -25,7 +25,7 @@ MODULES = ("numpy",)
 _STRIP = 256  # rows compared at a time
 
 
-@transform(RASTER, after=animation.timing, memory=12)
+@transform(RASTER, after=animation.frame_rate, memory=12)
 def trim(raster: Raster, *, trim: Trim | None = None) -> Raster:
     """Cuts off the rows and columns at the edges that differ from the top left pixel by at most `trim` percent.
 

@@ -52,7 +52,8 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "dark": (True, {}), "scripts": (False, {}), "wait": ("1", {}), "wait_for": ("body", {}), "user_agent": ("a", {}),
     "cookies": ([{"name": "a", "value": "b"}], {}), "fail_on_status": (False, {}), "print_background": (False, {}),
     "header_html": ("<i>a</i>", {}), "footer_html": ("<i>a</i>", {}), "full_page": (False, {}), "selector": ("p", {}),
-    "pdf_standard": ("pdfa-2b", {}), "ocr": (True, {}), "language": ("eng", {"ocr": True}),
+    "pdf_standard": ("pdfa-2b", {}), "ocr": (True, {}), "language": ("eng", {"ocr": True}), "fps": (4, {}),
+    "lossy": (90, {}),
 }  # fmt: skip
 _ICONS = ("cur", "icns", "ico")  # squares with transparent corners
 _GRAY = ("pgm", "pbm", "xbm")
@@ -156,7 +157,7 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "bit_depth": _always,  # many have 8 bits: see test_options_of_pairs
     "metadata": _always,  # many have none, or their targets hold none: see test_metadata
     **dict.fromkeys(("color_space", "saturation", "gamma", "sharpen", "output_profile", "intent"), _few_colors),
-    **dict.fromkeys(("dither", "effort", "pixelate", "subsampling", "lossless"), _is_drawn),
+    **dict.fromkeys(("colors", "dither", "effort", "lossy", "pixelate", "subsampling", "lossless"), _is_drawn),
     "at": lambda pair: not pair.trait,  # clips of one image
     "max_bytes": lambda pair: len(pair.result.data) <= 1000,
     # They decide where pages end, which texts of one page do not show.

@@ -24,6 +24,7 @@ from tests.support.results.option_checks import (
     PADDED,
     PROFILE_CHECKS,
     animation_check,
+    check_lossy,
     check_pad,
     check_radius,
     check_trim,
@@ -321,6 +322,8 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "allow": ({"user_password": "secret", "allow": "print"}, _protect),
     "sanitize": ({"sanitize": True}, _sanitize),
     "pdf_standard": changes({"pdf_standard": "pdfa-2b"}),
+    "fps": animation_check({"fps": 60}),
+    "lossy": ({"lossy": 20}, check_lossy),
 }
 
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
+from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
@@ -55,6 +57,7 @@ def test_a_gif_that_is_reduced_in_size_becomes_smaller() -> None:
 def test_frames_store_the_rectangle_that_changes() -> None:
     result = convert(_animation(_moving()), "gif")
 
+    assert "transparency" not in opened(result.data).info
     first, *others = _boxes(result.data)
     assert first == (0, 0, 96, 64)
     assert all(top >= 8 and bottom <= 32 and right - left <= 28 for left, top, right, bottom in others)
@@ -119,3 +122,90 @@ def test_noise_of_all_colors_is_stored() -> None:
 
     assert codes(result) == {"colors_reduced"}
     assert len(_shown(result.data)) == 3
+
+
+@pytest.mark.parametrize("colors", [2, 3, 16, 255])
+@pytest.mark.parametrize("kind", ["still", "animation", "transparent"])
+def test_there_are_no_more_colors(colors: int, kind: str) -> None:
+    frames = _moving(count=1 if kind == "still" else 4)
+    if kind == "transparent":
+        for frame in frames:
+            frame.putalpha(frame.getchannel("R").point(lambda level: 255 if level > 90 else 0))
+
+    result = convert(_animation(frames), "gif", colors=colors)
+
+    visible = [pixel for frame in _shown(result.data) for pixel in frame.reshape(-1, 4).tolist() if pixel[3]]
+    assert len({tuple(pixel) for pixel in visible}) <= colors
+    with opened(result.data) as image:
+        assert len(image.getpalette() or ()) <= 3 * max(4, 1 << (colors - 1).bit_length())
+    assert codes(result) == {"colors_reduced"}
+
+
+def test_dithering_keeps_the_brightness_and_what_stays() -> None:
+    ramp = np.tile(np.linspace(0, 255, 96), (64, 1))
+    frames = [Image.fromarray(ramp.astype(np.uint8)).convert("RGB") for _ in range(3)]
+    for index, frame in enumerate(frames):
+        frame.paste((255, 0, 0), (8 * index, 0, 8 * index + 8, 8))
+    source = _animation(frames)
+
+    flat, dithered = (_shown(convert(source, "gif", colors=5, dither=dither).data) for dither in (0, 1))
+
+    for shown in (flat, dithered):
+        assert not np.abs(shown[0][16:] - shown[2][16:]).max()
+    means = [shown[0][16:, :, 0].reshape(6, 8, 12, 8).mean(axis=(0, 1, 3)) for shown in (flat, dithered)]
+    errors = [np.abs(mean - ramp[0].reshape(12, 8).mean(axis=1)).mean() for mean in means]
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_pixels_stray_for_smaller_files() -> None:
+    rng = np.random.default_rng(1)
+    ramp = np.linspace((0, 60, 200), (255, 160, 90), 96)[None]
+    noisy = (ramp + rng.normal(0, 4, (6, 64, 96, 3))).clip(0, 255).astype(np.uint8)
+    frames = [Image.fromarray(frame) for frame in noisy]
+    source = _animation(frames)
+
+    results = [convert(source, "gif", **({"lossy": lossy} if lossy else {})) for lossy in (0, 20, 80, 200)]
+
+    sizes = [len(result.data) for result in results]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[2] < 0.8 * sizes[0]
+    errors = [_decibels(_shown(result.data), frames) for result in results]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[1] > errors[0] - 5
+
+
+def test_lossy_has_no_effect_on_a_still() -> None:
+    assert codes(convert(saved(photo(), "PNG"), "gif", lossy=20)) == {"colors_reduced", "option_ignored"}
+
+
+@pytest.mark.parametrize("target", ["gif", "png", "webp", "mp4"])
+@pytest.mark.parametrize(
+    ("times", "fps", "expected"),
+    [
+        ([50] * 8, 10, [100] * 4),
+        ([40] * 10, 12.5, [80] * 5),
+        ([40] * 10, 10, [120, 80, 120, 80]),
+        ([200, 20, 20, 20, 200, 40], 10, [200, 260, 40]),
+        ([30] * 4, 60, [30] * 4),
+        ([50] * 4, 1, [200]),
+    ],
+    ids=str,
+)
+def test_frames_that_come_too_soon_are_left_out(target: str, times: list[int], fps: float, expected: list[int]) -> None:
+    frames = [Image.new("RGB", (16, 16), (25 * index, 0, 0)) for index in range(len(times))]
+
+    result = convert(_animation(frames, duration=times), target, fps=fps)
+
+    back = load_registry().plan([load_registry().identify_content(result.data)], "png").conversions[0](result.data)
+    durations = [frame.duration for frame in back.frames]
+    assert len(durations) == len(expected)
+    if len(expected) > 1:
+        assert durations == pytest.approx(expected, abs=2)
+
+
+def test_frames_that_are_left_out_are_no_pages() -> None:
+    frames = [Image.new("RGB", (16, 16), (25 * index, 0, 0)) for index in range(6)]
+
+    result = convert(_animation(frames, duration=50), "jpeg", pages="all", fps=10)
+
+    assert result.outcome.file_count == 3

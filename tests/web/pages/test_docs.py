@@ -27,7 +27,7 @@ from web.docs.option_groups import MORE, OPTION_GROUPS, grouped
 from web.site.console import CONSOLE_PATH
 
 PAGES = [page for page in DOCS_PAGES if page.name != f"options/{MORE.name}"]
-_NOT_SEEN = {"metadata", "dpi", "bit_depth", "output_profile", "intent"}
+_NOT_SEEN = {"metadata", "dpi", "bit_depth", "output_profile", "intent", "fps"}
 _MAX_TOTAL = 300_000  # bytes
 _TOLERANCE = 2.0  # mean difference in 8-bit levels
 

@@ -30,6 +30,8 @@ class ConvertOptions(TypedDict, total=False):
     delay: int  # Milliseconds for which each frame is shown.
     speed: float  # Factor by which an animation plays faster.
     loop: int  # How often an animation plays; 0: forever.
+    # Most frames of an animation in a second, on average; ones that come sooner are left out, and the total time …
+    fps: float
     pages: str  # Pages or frames from 1, such as 1, 2-5,8, 3- or all, in the order given.
     hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes an image brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
@@ -84,6 +86,10 @@ class ConvertOptions(TypedDict, total=False):
     scale: str
     dpr: float  # Device pixel ratio, which multiplies `width` and `height`.
     max_pixels: int  # Most pixels of the resized image, width x height.
+    colors: int  # Most colors of a palette, of GIF or PNG; implies `palette`.
+    dither: float  # How much the colors of a palette are mixed; 0 is not at all.
+    # How far pixels of an animation may stray for a smaller file, on the scale of gifsicle: 20 is hard to see, 80 …
+    lossy: int
     # What lays out a page of HTML: a browser, which also runs its scripts, or `print`, which has all of CSS for …
     renderer: Literal["auto", "print", "browser"]
     # Standard of a PDF: PDF/A-2b, or 3b with attached files; or PDF/UA-1, which is accessible, of texts, slides …
@@ -131,8 +137,6 @@ class ConvertOptions(TypedDict, total=False):
     allow: str
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
-    colors: int  # Most colors of a PNG, in a palette; implies `palette`.
-    dither: float  # How much the colors of a palette are mixed; 0 is not at all.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
