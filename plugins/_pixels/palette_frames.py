@@ -75,7 +75,7 @@ def changes(frames: Sequence[Frame], packed: Packing, reduction: Reduction) -> I
             indexes = _in_runs(indexes, wanted, missing, palette, reduction.stray)
             drawn = palette.colors[indexes]
         area = _bounds(missing | vanishing)
-        if area is None and last is not None:
+        if area is None and last is not None and not last.clears:
             last = replace(last, duration=last.duration + frame.duration)
             continue
         if last is not None:

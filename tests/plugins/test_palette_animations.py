@@ -115,6 +115,16 @@ def test_only_what_disappears_is_cleared() -> None:
         np.testing.assert_array_equal(one, np.asarray(frame))
 
 
+def test_a_frame_without_pixels_is_kept() -> None:
+    frames = [Image.new("RGBA", (8, 8), color) for color in ("red", (0, 0, 0, 0), (0, 0, 0, 0), "blue")]
+
+    shown = _shown(convert(_animation(frames, duration=[50, 60, 70, 80]), "gif").data)
+
+    assert [frame[0, 0].tolist() for frame in shown if frame[0, 0, 3]] == [[255, 0, 0, 255], [0, 0, 255, 255]]
+    assert len(shown) == 3
+    assert not shown[1][..., 3].any()
+
+
 def test_noise_of_all_colors_is_stored() -> None:
     noise = np.random.default_rng(1).integers(0, 256, (3, 200, 200, 3)).astype(np.uint8)
 
