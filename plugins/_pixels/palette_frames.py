@@ -22,7 +22,6 @@ with lazy_imports():
 MODULES = palettes.MODULES
 _TOLERANCE = 1  # levels by which a pixel that stays may be worse than the nearest color; they cannot be seen
 _BRIGHTEST = 255
-_TWO = 2
 _LOSSY = 2  # so that files of photos are about as large as those of gifsicle
 _DITHERING = 4  # the height of the pattern, at most, by what is missing to the nearest color
 _PATTERN_BITS = 3  # of the side of the pattern of dithering
@@ -208,8 +207,8 @@ def _reduced_palettes(frames: Sequence[Frame], packed: Packing, limit: int) -> S
         pixels = packed(frame.image)
         opaque = opaque and bool(pixels.all())
         samples.append(palettes.sample(pixels, len(frames)))
-    # Of two colors, none is left for pixels that stay.
-    return palettes.palettes_of_clip(samples, limit if opaque and limit == _TWO else limit - 1, limit)
+    # With two colors, none is left for pixels that stay.
+    return palettes.palettes_of_clip(samples, limit if opaque and limit == palettes.MIN_COLORS else limit - 1, limit)
 
 
 def _dithered(pixels: _Pixels, palette: Palette, strength: float) -> _Pixels:

@@ -22,7 +22,7 @@ with lazy_imports():
     import numpy as np
 
 MODULES = ("imagequant",)
-MAX_COLORS = 256
+MIN_COLORS, MAX_COLORS = 2, 256
 _OPAQUE = 255
 _FULL_QUALITY = 100
 _TABLE = 65_521  # entries of the table of exact colors, at least

@@ -61,7 +61,6 @@ _MODES = ("L", "P", "PA", "RGB", "RGBA")
 _CAPABILITIES = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
-_COLORS = 256  # colors of a frame, with the transparent one
 _BLOCK = re.compile(rb"[!,;]")  # the first bytes of an extension, an image and the end
 _CONTROL = b"\xf9"  # the extension of transparency and timing
 _HAS_COLORS = 0x80
@@ -166,9 +165,8 @@ def encode(
     else:
         reduction = Reduction(most, dither or 0, palette_frames.stray(lossy))
         parts = list(palette_frames.changes(_with_whole_durations(frames), _packed, reduction))
-    return _file(
-        frames[0].size, parts, raster.loop_count if len(frames) > 1 else 1, b"\n".join(writing.comments(raster))
-    )
+    plays = raster.loop_count if len(frames) > 1 else 1
+    return _file(frames[0].size, parts, plays, b"\n".join(writing.comments(raster)))
 
 
 def _file(size: Size, parts: Sequence[PaletteFrame], plays: int, comment: bytes) -> bytes:
@@ -202,10 +200,10 @@ def _table(palette: Palette) -> tuple[int, bytes]:
 
 def _compressed(indexes: NDArray[np.uint8]) -> bytes:
     """The bits of an index and the compressed indexes of an image."""
-    colors = np.zeros((_COLORS, 3), np.uint8)
+    colors = np.zeros((palettes.MAX_COLORS, 3), np.uint8)
     most = _EMPTY_FILE + 2 * indexes.size  # codes have at most 12 bits; imagecodecs would reserve less
     file = bytes(imagecodecs.gif_encode(np.ascontiguousarray(indexes), colormap=colors, out=most))
-    start = file.index(b",", 13 + 3 * _COLORS)
+    start = file.index(b",", 13 + 3 * palettes.MAX_COLORS)
     return file[start + 1 + _DESCRIPTOR.size : -len(_TRAILER)]
 
 
@@ -240,14 +238,13 @@ def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
 
 def _packed(image: Image.Image) -> NDArray[np.uint32]:
     """The pixels as numbers of `palettes`, opaque or transparent. Issues a FidelityWarning if others were not."""
+    samples = np.asarray(image.convert("RGBA"))
+    pixels: NDArray[np.uint32] = samples.view(np.uint32)[..., 0]
     if not image.has_transparency_data:
-        return _numbers(image.convert("RGB").convert("RGBA"))
-    pixels = _numbers(image.convert("RGBA"))
-    alpha = pixels >> 24
+        return pixels
+    alpha = samples[..., 3]
     if ((alpha > 0) & (alpha < 255)).any():
         FidelityWarning.issue("alpha_thresholded", "Pixels of GIF are either transparent or opaque.")
-    return np.where(alpha < _OPAQUE, np.uint32(0), pixels | _ALPHA)
-
-
-def _numbers(image: Image.Image) -> NDArray[np.uint32]:
-    return np.asarray(image).view(np.uint32)[..., 0]
+    pixels = pixels | np.uint32(_ALPHA)
+    pixels[alpha < _OPAQUE] = 0
+    return pixels
