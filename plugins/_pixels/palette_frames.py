@@ -194,7 +194,7 @@ def _shared(added: Sequence[NDArray[np.uint32]], limit: int) -> list[Palette]:
         joined, end = added[start], start + 1
         while end < len(added) and len(union := np.union1d(joined, added[end])) < limit:
             joined, end = union, end + 1
-        each += [ExactPalette(joined, limit)] * (end - start)
+        each += [ExactPalette(palettes.not_empty(joined), limit)] * (end - start)
         start = end
     return each
 

@@ -24,6 +24,7 @@ with lazy_imports():
 MODULES = ("imagequant",)
 MIN_COLORS, MAX_COLORS = 2, 256
 _OPAQUE = 255
+_BLACK = _OPAQUE << 24
 _FULL_QUALITY = 100
 _TABLE = 65_521  # entries of the table of exact colors, at least
 # Cells of a color cube, of which each has one nearest color.
@@ -127,9 +128,14 @@ def colors_of(pixels: NDArray[np.uint32], limit: int) -> NDArray[np.uint32] | No
     return np.sort(np.array([color for _, color in found], np.uint8).view(np.uint32).ravel())
 
 
+def not_empty(colors: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The colors, or black if there are none, so that each index has one."""
+    return colors if colors.size else np.array([_BLACK], np.uint32)
+
+
 def nearest_palette(pixels: NDArray[np.uint32], colors: int, limit: int) -> NearestPalette:
     """The palette of at most so many colors that represents opaque pixels best."""
-    pixels = pixels if pixels.size else np.zeros(1, np.uint32)
+    pixels = not_empty(pixels)
     indexes, entries = imagequant.quantize_raw_rgba_bytes(
         pixels.tobytes(), pixels.size, 1, dithering_level=0, max_colors=colors
     )

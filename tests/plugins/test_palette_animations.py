@@ -125,6 +125,15 @@ def test_a_frame_without_pixels_is_kept() -> None:
     assert not shown[1][..., 3].any()
 
 
+@pytest.mark.parametrize("colors", [2, 256])
+def test_frames_can_all_be_transparent(colors: int) -> None:
+    frames = [Image.new("RGBA", (8, 8), (index, 0, 0, 0)) for index in range(3)]
+
+    (shown,) = _shown(convert(_animation(frames), "gif", colors=colors).data)
+
+    assert not shown[..., 3].any()
+
+
 def test_noise_of_all_colors_is_stored() -> None:
     noise = np.random.default_rng(1).integers(0, 256, (3, 200, 200, 3)).astype(np.uint8)
 
