@@ -67,7 +67,7 @@ def test_frames_store_the_rectangle_that_changes() -> None:
 def test_small_differences_do_not_add_up() -> None:
     noisy = photo((64, 48))
     frames = [
-        Image.fromarray(np.minimum(np.asarray(noisy, int) // 2 + step, 255).astype(np.uint8)) for step in range(40)
+        Image.fromarray(np.minimum(np.asarray(noisy, int) // 2 + step, 255).astype(np.uint8)) for step in range(20)
     ]
 
     shown = _shown(convert(_animation(frames), "gif").data)
