@@ -41,7 +41,7 @@ _VALUES: Mapping[str, tuple[OptionValue, OptionValues]] = {
     "reverse": (True, {}), "at": (0.5, {}), "pages": ("2", {}), "dpi": (99, {}), "page_size": ("a6", {}),
     "landscape": (True, {}), "margin": (50, {}), "font_size": (20, {}), "quality": (20, {}), "lossless": (True, {}),
     "effort": (9, {}), "max_bytes": (1000, {}), "progressive": (True, {}), "subsampling": ("4:2:2", {}),
-    "compression": ("none", {}), "alpha_quality": (50, {}), "palette": (True, {}), "colors": (9, {}),
+    "compression": ("none", {}), "alpha_quality": (50, {}), "palette": (True, {}), "colors": (2, {}),
     "dither": (0.5, {"palette": True, "colors": 4}), "metadata": ("none", {}), "password": ("secret", {}),
     "user_password": ("secret", {}), "owner_password": ("secret", {}), "sanitize": (True, {}),
     "allow": ("print", {"user_password": "secret"}), "encoding": ("utf-16", {}), "sheet": (2, {}),
@@ -157,7 +157,7 @@ _NO_CHANGE: Mapping[str, Callable[[Pair], bool]] = {
     "bit_depth": _always,  # many have 8 bits: see test_options_of_pairs
     "metadata": _always,  # many have none, or their targets hold none: see test_metadata
     **dict.fromkeys(("color_space", "saturation", "gamma", "sharpen", "output_profile", "intent"), _few_colors),
-    **dict.fromkeys(("colors", "dither", "effort", "lossy", "pixelate", "subsampling", "lossless"), _is_drawn),
+    **dict.fromkeys(("dither", "effort", "lossy", "pixelate", "subsampling", "lossless"), _is_drawn),
     "at": lambda pair: not pair.trait,  # clips of one image
     "max_bytes": lambda pair: len(pair.result.data) <= 1000,
     # They decide where pages end, which texts of one page do not show.
