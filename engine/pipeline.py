@@ -109,6 +109,7 @@ def run(
         warnings.simplefilter("always")
         check_options(plan, options)
         checked = len(caught)
+        options = {name: value for name, value in options.items() if name not in plan.without_effect(options)}
         payloads, files = open_inputs(plan, inputs, options, trace, names)
         if len(payloads) > 1:
             _forget_partly_ignored(caught, checked, len(payloads))
@@ -377,7 +378,7 @@ def _encode(
         count = media.files_needed(payload, plan.target)
 
     def encode(part: Any) -> EncodedFile:
-        if MAX_BYTES in options and MAX_BYTES in encoder.options and MAX_BYTES not in plan.without_effect(options):
+        if MAX_BYTES in options and MAX_BYTES in encoder.options:
             file = _encode_within(encoder, part, options, trace)
         else:
             made = run_step(encoder, part, options, trace)

@@ -19,6 +19,7 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
+    OptionValues,
     Raster,
     Signature,
     Size,
@@ -29,7 +30,7 @@ from engine import (
     ends_with,
     lazy_imports,
 )
-from engine.option_types import Colors, Dither, Lossy, Pages
+from engine.option_types import Colors, Dither, Lossy, Pages, Quality
 from plugins._metadata import writing
 from plugins._pixels import animations, palette_frames, palettes, pillow
 from plugins._pixels.animations import Block
@@ -58,6 +59,8 @@ GIF = FileFormat(
 
 MODULES = ("imagecodecs._gif", *palette_frames.MODULES)
 _MODES = ("L", "P", "PA", "RGB", "RGBA")
+_FULL_QUALITY = 100
+_LOSSY_BY_QUALITY = 2  # so that the option `lossy` is 198 at the lowest quality
 _CAPABILITIES = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
@@ -151,19 +154,36 @@ def _loop_count(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, capabilities=_CAPABILITIES, in_dry_run=True)
+def _holds(options: OptionValues) -> TargetCapabilities:
+    """Without `max_bytes`, there is no quality: `colors` and `lossy` say what is lost."""
+    return _CAPABILITIES if options.get("max_bytes") else replace(_CAPABILITIES, without=frozenset({"quality"}))
+
+
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, capabilities=_holds, in_dry_run=True)
 def encode(
-    raster: Raster, *, colors: Colors | None = None, dither: Dither | None = None, lossy: Lossy | None = None
+    raster: Raster,
+    *,
+    colors: Colors | None = None,
+    dither: Dither | None = None,
+    lossy: Lossy | None = None,
+    quality: Quality | None = None,
 ) -> bytes:
-    """Frames have exactly their colors if they add at most 256; else a palette of the clip, or of a scene of it."""
+    """Frames have exactly their colors if they add at most 256; else a palette of the clip, or of a scene of it.
+
+    A quality below 100 takes colors away, and lets pixels of animations stray.
+    """
     frames = list(raster.frames)
     most = colors or palettes.MAX_COLORS
+    stray = palette_frames.stray(lossy)
+    if quality is not None:
+        most = max(palettes.MIN_COLORS, most * quality // _FULL_QUALITY)
+        stray = max(stray, palette_frames.stray(_LOSSY_BY_QUALITY * (_FULL_QUALITY - quality)))
     if len(frames) == 1:
         if lossy:
             FidelityWarning.issue("option_ignored", "Options without effect on a GIF that is not animated: lossy.")
         parts = [palette_frames.still(frames[0], _packed, Reduction(most, 1 if dither is None else dither))]
     else:
-        reduction = Reduction(most, dither or 0, palette_frames.stray(lossy))
+        reduction = Reduction(most, dither or 0, stray)
         parts = list(palette_frames.changes(_with_whole_durations(frames), _packed, reduction))
     plays = raster.loop_count if len(frames) > 1 else 1
     return _file(frames[0].size, parts, plays, b"\n".join(writing.comments(raster)))

@@ -124,7 +124,7 @@ def _jpegs(pair: Pair) -> Facts:
 
 
 def _quality(pair: Pair) -> None:
-    if pair.target.name == "png":  # without a palette
+    if pair.target.name in ("png", "gif"):  # without a palette, and without a limit
         assert "quality_ignored" in codes(pair.convert({"quality": 20}))
         return
     options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
+from engine.errors import ConversionError
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
@@ -195,6 +196,26 @@ def test_pixels_stray_for_smaller_files() -> None:
 
 def test_lossy_has_no_effect_on_a_still() -> None:
     assert codes(convert(saved(photo(), "PNG"), "gif", lossy=20)) == {"colors_reduced", "option_ignored"}
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_gif_fits_into_a_limit_with_the_best_quality_that_does(count: int) -> None:
+    source = _animation(_moving(count=count))
+    whole = convert(source, "gif")
+    limit = len(whole.data) * 2 // 3
+
+    limited = convert(source, "gif", max_bytes=limit)
+
+    assert 0.8 * limit < len(limited.data) <= limit
+    assert limited.outcome.quality_used in range(1, 100)
+    assert len(_shown(limited.data)) == count
+    assert _decibels(_shown(limited.data), _moving(count=count)) > 20
+    assert convert(source, "gif", max_bytes=len(whole.data)).data == whole.data
+    with pytest.raises(ConversionError, match="No quality"):
+        convert(_animation(_moving((320, 240), count)), "gif", max_bytes=1000)
+    ignored = convert(source, "gif", quality=50)
+    assert ignored.data == whole.data
+    assert codes(ignored) == codes(whole) | {"quality_ignored"}
 
 
 @pytest.mark.parametrize("target", ["gif", "png", "webp", "mp4"])
