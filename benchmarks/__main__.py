@@ -71,13 +71,16 @@ def run_pairs(
 
 @cli.command("quality")
 def run_quality(
-    photos: Annotated[list[Path] | None, typer.Argument(help="Files. Default: a generated image.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Photos, screens (PNG), animations (GIF). Default: a generated image."),
+    ] = None,
     cache: Cache = _CACHE,
     json_file: Json = None,
     readme: Readme = False,
 ) -> None:
-    """Visual quality and size of photos in the lossy formats, at the default quality and at others."""
-    publish("quality", quality.measure(cache, photos or ()), json_file, readme=readme)
+    """Size and visual quality of photos in the lossy formats, of screens as PNG and of animations as GIF."""
+    publish("quality", quality.measure(cache, files or ()), json_file, readme=readme)
 
 
 @cli.command("compression")

@@ -17,11 +17,10 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from benchmarks import encoders, workloads
+from benchmarks import animations, encoders, screens, workloads
 from benchmarks.encoders import Encoder
 from benchmarks.libraries import Environment
 from benchmarks.report import COLUMNS, Report, Row, required
-from benchmarks.screens import compare as compare_screens
 from engine import pipeline
 from engine.registry import Registry, load_registry
 
@@ -58,21 +57,26 @@ class Encoding:
 
 
 def measure(cache: Path, files: Sequence[Path]) -> Iterator[Report]:
-    """Yields the results for these photos and screens, which are PNG; without files, for the generated image.
+    """Yields the results for files: screens, which are PNG, animations, which are GIF, and photos.
+
+    Without files, the generated image is the photo.
 
     Installs the metric and other encoders into folders below `cache`. Raises OSError, CalledProcessError and
     ConversionError.
     """
     registry = load_registry()
     metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
-    screens = [file for file in files if registry.identify(file).name == "png"]
-    photos = [_photo(registry, file) for file in files if file not in screens]
+    names = {file: registry.identify(file).name for file in files}
+    drawn, animated = ([file for file in files if names[file] == name] for name in ("png", "gif"))
+    photos = [_photo(registry, file) for file in files if file not in (*drawn, *animated)]
     if not files:
         yield compare(registry, [workloads.photo(_SIZE)], metric)[0]  # the requirements hold for photos only
     if photos:
         yield from compare(registry, photos, metric, [*encoders.of_photos(cache)])
-    if screens:
-        yield compare_screens(registry, screens, [*encoders.of_screens(cache)])
+    if drawn:
+        yield screens.compare(registry, drawn, [*encoders.of_screens(cache)])
+    if animated:
+        yield from animations.measure(cache, animated)
 
 
 def compare(
