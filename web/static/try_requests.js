@@ -75,6 +75,7 @@ async function errorOf(xhr) {
 // has been sent. Requests with the same `key` are charged once.
 function sendOnce(path, { form, key, accept, signal, onUpload } = {}) {
   return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
     const xhr = new XMLHttpRequest();
     const abort = () => xhr.abort();
     xhr.open(form ? "POST" : "GET", path);
@@ -87,7 +88,6 @@ function sendOnce(path, { form, key, accept, signal, onUpload } = {}) {
     xhr.addEventListener("error", () => reject(new RequestError({ message: _("The server cannot be reached. Check your connection and convert again.") })));
     xhr.addEventListener("abort", () => reject(new DOMException("cancelled", "AbortError")));
     xhr.addEventListener("loadend", () => signal?.removeEventListener("abort", abort));
-    if (signal?.aborted) return abort();
     signal?.addEventListener("abort", abort);
     xhr.send(form);
   });
@@ -155,6 +155,7 @@ export class Queue {
 
   add(task, signal) {
     return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
       const start = () => task().then(resolve, reject);
       this.waiting.push(start);
       signal.addEventListener("abort", () => {

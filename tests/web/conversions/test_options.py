@@ -38,6 +38,7 @@ _UNSEEN = (
     OptionExample({"lossless": True}, ""),
     OptionExample({"effort": 2}, ""),
     OptionExample({"progressive": True}, "", output_format="jpeg"),
+    OptionExample({"fps": 2}, "", "film"),
 )
 _TARGETS = ("jpeg", "png", "webp", "avif")
 _NOT_IN_FILES = {"filename"}  # an option that changes no file

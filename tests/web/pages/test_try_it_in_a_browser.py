@@ -273,6 +273,23 @@ def test_several_files(page: Page, site: Running, keep: Save) -> None:
     expect(entries.last.get_by_role("img", name="Preview of three.tiff")).to_be_visible()
 
 
+def test_a_request_that_is_cancelled_before_it_begins_holds_up_no_other_one(page: Page) -> None:
+    page.goto("/")
+    ended = page.evaluate(
+        """async () => {
+            const script = document.querySelector("script[src*='try.js']").src;
+            const { Queue, send } = await import(new URL("try_requests.js", script));
+            const [queue, cancelled, other] = [new Queue(1), new AbortController(), new AbortController()];
+            cancelled.abort();
+            const requests = [cancelled, cancelled, other].map(({ signal }, index) =>
+                index ? queue.add(() => send("/status", { signal }), signal) : send("/status", { signal }));
+            const late = new Promise((resolve) => { setTimeout(resolve, 20_000, []); });
+            return (await Promise.race([Promise.allSettled(requests), late])).map(({ status }) => status);
+        }"""
+    )
+    assert ended == ["rejected", "rejected", "fulfilled"]
+
+
 def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: Save) -> None:
     """Two files convert at a time. When one is cancelled, the next one starts."""
     page, _ = stalled
