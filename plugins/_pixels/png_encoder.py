@@ -95,16 +95,16 @@ def encode(
     dither: Dither | None = None,
     quality: Quality | None = None,
 ) -> bytes:
-    if raster.count > 1:
-        _warn_ignored(
-            progressive=progressive, palette=palette, colors=colors, dither=dither is not None, quality=quality
-        )
-    elif palette or colors:
-        raster = _with_palette(raster, colors or _MAX_COLORS, 1 if dither is None else dither, quality)
+    if progressive and raster.count > 1:
+        FidelityWarning.issue("option_ignored", "Options without effect on animated PNG: progressive.")
+    if palette or colors:
+        raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
     if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     frames = list(raster.frames)
     if len(frames) > 1:
+        if palette is None and not colors:
+            frames = _with_palette_if_same(frames, had_palette=raster.source.palette)
         return _encode_animation(raster, frames, _LEVELS[effort - 1])
     pixels = frames[0].pixels
     if isinstance(pixels, Image.Image):
@@ -119,12 +119,6 @@ def encode(
     metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
     bits = _bits(pixels)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
-
-
-def _warn_ignored(**given: object) -> None:
-    """Warns of options that have no effect on an animation, whose frames would have the same palette."""
-    if names := [name for name, value in given.items() if value]:
-        FidelityWarning.issue("option_ignored", f"Options without effect on animated PNG: {', '.join(names)}.")
 
 
 def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
@@ -143,11 +137,32 @@ def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
     )
 
 
-def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:
-    """The raster whose frame has a palette."""
-    frame = raster.first_frame()
-    image = palettes.with_palette(frame.image, colors, dither, quality)
-    return replace(raster, frames=[replace(frame, pixels=image)], origin=None)
+def _with_palette(raster: Raster, colors: int, dither: float | None, quality: int | None) -> Raster:
+    """The raster whose frames have a palette, the same one; by default, only a still is dithered."""
+    frames = list(raster.frames)
+    if dither is None:
+        dither = 0 if len(frames) > 1 else 1
+    joined = palettes.with_palette(_joined(frames), colors, dither, quality)
+    return replace(raster, frames=_frames_of(joined, frames), origin=None)
+
+
+def _joined(frames: Sequence[Frame]) -> Image.Image:
+    """All frames, one below the other."""
+    images = [frame.image for frame in frames]
+    if len(images) == 1:
+        return images[0]
+    width, height = images[0].size
+    joined = Image.new("RGBA", (width, height * len(images)))
+    for index, image in enumerate(images):
+        joined.paste(image, (0, index * height))
+    return joined
+
+
+def _frames_of(joined: Image.Image, frames: Sequence[Frame]) -> list[Frame]:
+    """The frames with pixels of the joined image."""
+    width, height = frames[0].size
+    boxes = [(0, index * height, width, (index + 1) * height) for index in range(len(frames))]
+    return [replace(frame, pixels=joined.crop(box)) for frame, box in zip(frames, boxes, strict=True)]
 
 
 def _with_palette_again(image: Image.Image) -> Image.Image:
@@ -161,6 +176,17 @@ def _with_palette_again(image: Image.Image) -> Image.Image:
     message = "The image has 256 colors, in a palette like its source; palette=false keeps all colors."
     FidelityWarning.issue("colors_reduced", message)
     return reduced
+
+
+def _with_palette_if_same(frames: list[Frame], *, had_palette: bool) -> list[Frame]:
+    """The frames with a palette if it has all their colors, or if their source had one and they hardly change."""
+    if not had_palette and frames[0].image.getcolors(_MAX_COLORS) is None:
+        return frames
+    joined = _joined(frames)
+    found = joined.getcolors(_MAX_COLORS)
+    if found is not None:
+        return _frames_of(_indexed(joined, np.array([color for _, color in found], np.uint8)), frames)
+    return _frames_of(_with_palette_again(joined), frames) if had_palette else frames
 
 
 def _drawn_file(raster: Raster) -> bytes | None:

@@ -10,7 +10,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import pyvips
-from PIL import Image, ImageCms, ImageDraw
+from PIL import Image, ImageCms, ImageDraw, ImageSequence
 
 from engine import InvalidOption
 from engine.errors import ConversionError
@@ -364,14 +364,41 @@ def test_an_image_with_a_palette_gets_one_again_if_its_colors_hardly_change() ->
     assert opened(convert(saved(dithered, "PNG"), "png", width=160).data).mode == "RGB"
 
 
-def test_animations_have_no_common_palette() -> None:
-    frames = [Image.new("RGB", (20, 20), (60 * index, 0, 0)) for index in range(3)]
+def test_frames_of_an_animation_share_a_palette() -> None:
+    frames = [photo((64, 48)).rotate(90 * index).convert("RGBA") for index in range(4)]
+    for frame in frames:
+        frame.paste((0, 0, 0, 0), (0, 0, 20, 20))
     data = saved(frames[0], "PNG", save_all=True, append_images=frames[1:], duration=50)
+    exact = convert(data, "png", palette=False)
 
-    result = convert(data, "png", colors=4)
+    result = convert(data, "png", colors=32)
 
-    assert codes(result) == {"option_ignored"}
-    assert Image.open(BytesIO(result.data)).n_frames == 3  # type: ignore[attr-defined]
+    assert len(result.data) < 0.4 * len(exact.data)
+    with opened(result.data) as image:
+        assert (image.mode, image.n_frames) == ("P", 4)  # type: ignore[attr-defined]
+        shown = [one.convert("RGBA") for one in ImageSequence.Iterator(image)]
+    assert len({color for one in shown for _, color in one.getcolors(1 << 20) or ()}) <= 32
+    for one, frame in zip(shown, frames, strict=True):
+        visible, original = (np.asarray(each.convert("RGBa"), int) for each in (one, frame))
+        assert np.abs(visible - original).mean() < 12
+    assert convert(data, "png", colors=32, dither=1).data != result.data
+    limit = len(exact.data) // 2
+    assert len(convert(data, "png", palette=True, max_bytes=limit).data) <= limit
+    assert codes(convert(data, "png", progressive=True)) == {"option_ignored"}
+
+
+def test_an_animation_of_few_colors_has_a_palette_and_its_exact_colors() -> None:
+    frames = [Image.new("RGBA", (40, 30), (60 * index, 0, 200, 60 * index)) for index in range(5)]
+    for index, frame in enumerate(frames):
+        frame.paste((255, 255, 0, 255), (index, index, index + 10, index + 10))
+
+    result = convert(saved(frames[0], "PNG", save_all=True, append_images=frames[1:], duration=50), "png", rotate=180)
+
+    with opened(result.data) as image:
+        assert image.mode == "P"
+        for shown, frame in zip(ImageSequence.Iterator(image), frames, strict=True):
+            found = shown.convert("RGBA").convert("RGBa")
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(frame.rotate(180).convert("RGBa")))
 
 
 @pytest.mark.parametrize("colors", [2, 4, 16, 256])
