@@ -105,6 +105,9 @@ class HaproxyServer(ServerProcess):
         self.configuration.write_text(_changed(HAPROXY_CONFIGURATION, changes))
         super().start()
 
+    def answers(self) -> bool:
+        return self._socket.exists() and super().answers()
+
     def is_used(self, upstream: int) -> bool:
         """Whether the server at this port gets requests."""
         with socket.socket(socket.AF_UNIX) as connection:
