@@ -137,8 +137,8 @@ def test_transparency_of_clips_is_kept(muxer: str, codec: str, samples: str) -> 
 
     for target in ("png", "webp"):
         found = opened(convert(data, target).data)
-        assert found.mode == "RGBA"
-        pixels = np.asarray(found, int)
+        assert found.has_transparency_data
+        pixels = np.asarray(found.convert("RGBA"), int)
         assert pixels[40, 10, 3] < 8
         np.testing.assert_allclose(pixels[5, 10], (0, 0, 255, 255), atol=12)
     assert codes(convert(data, "jpeg")) == {"alpha_flattened", "frames_dropped"}
