@@ -20,9 +20,9 @@ from benchmarks.report import Report, Row
 from engine import pipeline
 from engine.registry import Registry, load_registry
 
-_SHARE = 0.6  # of the width of the source
+_SHARE = 0.6  # The width of a result, relative to that of its source.
 _UNTIMED = 100.0  # milliseconds for which browsers show a frame without a duration
-_LEAST_ERROR = 1e-3  # of samples from 0 to 255, where there is none
+_LEAST_ERROR = 1e-3  # The mean squared error of equal images, so that the ratio is finite.
 _COLUMNS = (
     "file", "source bytes", "bytes", "bytes / source", "bytes / gifsicle -O3", "bytes / sharp", "dB", "dB of sharp",
     "CPU ms", "CPU ms of sharp",

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
@@ -146,7 +147,7 @@ class Pattern(NamedTuple):
         return all(place.start or byte.startswith(tuple(one[:1] for one in magics)) for place, magics in self.places)
 
 
-class Declared:
+class Declared(ABC):
     """A sniffer that declares bytes of a short part of the file, so that they are compared in the server.
 
     Of its `patterns` that match, the highest score counts. A pattern can have a Declared as its score.
@@ -154,8 +155,9 @@ class Declared:
 
     patterns: tuple[Pattern, ...]
 
+    @abstractmethod
     def __call__(self, content: Content) -> int:
-        raise NotImplementedError
+        """The score of a file; 0 if it has another format."""
 
 
 def patterns_of(sniffer: Sniffer) -> tuple[Pattern, ...]:

@@ -55,7 +55,9 @@ _SHORTEST_SIDE = 210.0  # mm, of most pages
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCRYPTED_PACKAGE = "EncryptedPackage"
 _USER_OF_SLIDES = "Current User"
-_MARK, _ENCRYPTED_SLIDES = slice(12, 16), b"\xdf\xc4\xd1\xf3"  # of that stream
+# Bytes of that stream, and their value in an encrypted file.
+_MARK = slice(12, 16)
+_ENCRYPTED_SLIDES = b"\xdf\xc4\xd1\xf3"
 _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
 _PASSWORD_OF_EXCEL = "VelvetSweatshop"  # of files that open without asking for one

@@ -13,7 +13,9 @@ import olefile
 from msoffcrypto.method.rc4_cryptoapi import DocumentRC4CryptoAPI
 
 _USER, _SLIDES, _PICTURES = "Current User", "PowerPoint Document", "Pictures"
-_MARK, _PLAIN = slice(12, 16), b"\x5f\xc0\x91\xe3"  # of the stream of the user
+# Bytes of the stream of the user, and their value without encryption.
+_MARK = slice(12, 16)
+_PLAIN = b"\x5f\xc0\x91\xe3"
 _EDIT = 16  # place of the offset of the latest edit in the stream of the user
 _DIRECTORY, _SESSION = 20, 36  # places in an edit: the offset of its directory, and the number of the encryption
 _HEADER = 8  # bytes of a record: version and instance, kind, and length of the rest
@@ -47,8 +49,14 @@ def decrypt(data: bytes, password: str) -> bytes:
 
 def _decrypted(encryption: Any, data: bytes, block: int) -> bytes:
     rest = BytesIO(data)
-    key, salt, size = encryption.key, encryption.salt, encryption.keySize
-    found: bytes = DocumentRC4CryptoAPI.decrypt(key, salt, size, rest, blocksize=_WHOLE, block=block).read()
+    found: bytes = DocumentRC4CryptoAPI.decrypt(
+        encryption.key,
+        encryption.salt,
+        encryption.keySize,
+        rest,
+        blocksize=_WHOLE,
+        block=block,
+    ).read()
     return found
 
 
@@ -73,7 +81,7 @@ def _directory(slides: bytearray, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _decrypt_pictures(pictures: bytearray, read: _Decrypt) -> None:
-    """Decrypts each picture in parts that begin anew: its header, its hashes, its own header and the rest."""
+    """Decrypts each picture. The cipher starts again for its record header, each hash, its own header and its data."""
     place = 0
 
     def decrypt_next(length: int) -> None:

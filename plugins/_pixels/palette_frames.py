@@ -11,7 +11,7 @@ from PIL import Image
 
 from engine import FidelityWarning, Frame, lazy_imports
 from plugins._pixels import palettes
-from plugins._pixels.palettes import ExactPalette, Palette
+from plugins._pixels.palettes import ExactPalette, NearestPalette, Palette
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ _TOLERANCE = 1  # levels by which a pixel that stays may be worse than the neare
 _BRIGHTEST = 255
 _LOSSY = 2  # so that files of photos are about as large as those of gifsicle
 _DITHERING = 4  # the height of the pattern, at most, by what is missing to the nearest color
-_PATTERN_BITS = 3  # of the side of the pattern of dithering
+_PATTERN_BITS = 3  # The pattern of dithering is a square with a side of 8 pixels.
 _Pixels: TypeAlias = "NDArray[np.uint32]"
 Packing: TypeAlias = Callable[[Image.Image], "NDArray[np.uint32]"]
 """Returns the pixels of an image as numbers of `palettes`, 0 where they are transparent."""
@@ -122,7 +122,7 @@ def _reduced_still(image: Image.Image, pixels: _Pixels, reduction: Reduction) ->
     else:
         paletted = palettes.with_palette(Image.fromarray(palettes.samples_of(pixels)), count, reduction.dither, None)
     opaque = np.pad(np.array(paletted.getpalette(), np.uint8).reshape(-1, 3), ((0, 0), (0, 1)), constant_values=255)
-    return np.array(paletted), Palette(opaque.view(np.uint32).ravel(), reduction.colors)
+    return np.array(paletted), NearestPalette(opaque.view(np.uint32).ravel(), reduction.colors)
 
 
 def _warn_reduced(colors: int) -> None:

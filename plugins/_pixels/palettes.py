@@ -5,6 +5,7 @@ Pixels and colors are numbers of 32 bits: red, green, blue and alpha from the lo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
@@ -36,7 +37,7 @@ _SCENE = 8  # frames that can have a palette of their own
 _GAIN = 0.8  # the error of two palettes relative to that of one, from which on they are worth their bytes
 
 
-class Palette:
+class Palette(ABC):
     """Colors, of which there can be at most `limit`. The index after them is transparent, if one is left."""
 
     def __init__(self, colors: NDArray[np.uint32], limit: int) -> None:
@@ -55,9 +56,9 @@ class Palette:
         """The colors as rows of red, green, blue and alpha."""
         return samples_of(self.colors)
 
+    @abstractmethod
     def indexes(self, pixels: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """The index of the color of each pixel; of transparent ones, any."""
-        raise NotImplementedError
 
 
 class ExactPalette(Palette):

@@ -203,7 +203,7 @@ def _old_jpeg(page: TiffPage) -> bytes:
     if strip in header:
         return header
     if len(page.databytecounts) > 1:
-        raise NotImplementedError
+        raise ValueError("Tables for several strips are not supported.")
     frame = struct.pack(">BHHB3B", 8, page.imagelength, page.imagewidth, 1, 1, 0x11, 0)
     tables = (segment(0xDB, b"\0" + content(519, 64)), huffman(b"\0", 520), huffman(b"\x10", 521))
     made = b"".join((b"\xff\xd8", *tables, segment(0xC0, frame), segment(0xDA, b"\1\1\0\0\x3f\0")))

@@ -45,7 +45,7 @@ with lazy_imports():
     import numpy as np
 
 _TRAILER = b";"
-_SCREEN = struct.Struct("<2H3B")  # its size, flags, and two numbers that nobody uses
+_SCREEN = struct.Struct("<2H3B")  # Width, height, flags, background color and aspect ratio.
 _DESCRIPTOR = struct.Struct("<4HB")  # of an image: its corner, its size and flags
 
 GIF = FileFormat(
@@ -72,7 +72,7 @@ _DEEPEST = 0x70  # the samples of the source have 8 bits
 _ALPHA = 0xFF << 24
 _EMPTY_FILE = 1024  # bytes; the most that giflib writes besides the codes
 _SUB_BLOCK = 255  # bytes
-_END = b"\0"  # of sub-blocks
+_END = b"\0"  # The block of no bytes ends a sequence of sub-blocks.
 _LONGEST = 65_535  # units
 _GRAYS = bytes(level for level in range(256) for _ in range(3))
 _DISPOSALS = (0, 0, 1, 2, 2, 0, 0, 0)  # Pillow's by the number in a file; browsers take 4 for 3

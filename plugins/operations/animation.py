@@ -76,7 +76,7 @@ def timing(
 def frame_rate(raster: Raster, *, fps: Fps | None = None) -> Raster:
     """Leaves out frames of an animation that come too soon. Issues a FidelityWarning if it is none.
 
-    All frames that stay are in memory, because only their durations tell how many there are.
+    Keeps all remaining frames in memory: their number is known only after all durations have been read.
     """
     if fps is None:
         return raster

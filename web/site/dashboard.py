@@ -2,6 +2,7 @@
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ _SHOWN_REQUESTS = 25
 _GRACE_PERIOD = 86_400  # seconds that a replaced key stays valid
 
 
-class AccountPage(PageHandler):
+class AccountPage(PageHandler, ABC):
     """A page about the account that is signed in, or the form to sign in."""
 
     access = "form"
@@ -38,9 +39,9 @@ class AccountPage(PageHandler):
         account = await self.authorization.find_session()
         await (self.show_signed_out() if account is None else self.show(account))
 
+    @abstractmethod
     async def show(self, account: Account) -> None:
         """Responds with the page."""
-        raise NotImplementedError
 
     async def show_signed_out(self) -> None:
         """Responds with the form."""

@@ -102,7 +102,7 @@ def test_a_conversion_leaves_nothing_to_the_garbage_collector(server: Running) -
         return {id(one): one for one in gc.get_objects() if type(one) in (Convert, MultipartBody)}
 
     gc.collect()
-    others = objects()  # of servers of other tests in this process, which may still end requests
+    others = objects()  # Servers of other tests in this process may still end requests.
     gc.disable()
     try:
         headers = {**FORM, **server.auth}
