@@ -51,6 +51,7 @@ _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # libavif's speed by effort; each step be
 _PROFILE_SPACE = slice(16, 20)  # the color space in the header of an ICC profile
 _SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for images up to that size
 _FASTEST = 9
+_THREADS = 4  # they use idle cores, and take no more CPU time than one
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -192,6 +193,6 @@ def _encode_still(
         primaries=cicp.UNSPECIFIED if frame.icc_profile else primaries,
         transfer=cicp.UNSPECIFIED if frame.icc_profile else transfer,
         matrix=matrix,
-        numthreads=1,  # jobs share the cores
+        numthreads=_THREADS,
     )
     return bytes(encoded)
