@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -16,8 +15,9 @@ from pydantic import Field
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
 from engine.option_types import Colors, Dither, Effort, Progressive, Quality
 from plugins._metadata import exif_data
-from plugins._pixels import palettes, pillow
+from plugins._pixels import palettes, pillow, png_chunks
 from plugins._pixels.palettes import ExactPalette
+from plugins._pixels.png_chunks import DEFAULT_EFFORT, LEVELS, SIGNATURE, chunk
 
 with lazy_imports():
     import imagecodecs
@@ -26,11 +26,7 @@ with lazy_imports():
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MODULES = ("imagecodecs._deflate", "imagecodecs._png", *palettes.MODULES)
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_DEFAULT_EFFORT = 5
-# Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
-_LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
+MODULES = (*png_chunks.MODULES, *palettes.MODULES)
 # Of palettes that are made here, which takes longer than compression. Drawings are smaller with 9, photos with 10.
 _LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12), (9, 12))
 # Bytes of rows that level 12 compresses in 0.2 s.
@@ -40,9 +36,6 @@ _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = palettes.MAX_COLORS
 _ENTRY = 3  # bytes of a color in a palette
 _INVISIBLE = 97  # the quality of colors that look the same: they differ by half a level
-# The parts of an image that are compressed to decide on filters.
-_BANDS = 16
-_BAND_ROWS = 4
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
@@ -50,10 +43,6 @@ _SIZE = 16  # offset of width and height in a file
 _HEADER = 33  # bytes of the signature and the IHDR chunk
 # In the IHDR chunk.
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"1": 0, "L": 0, "RGB": 2, "P": 3, "LA": 4, "RGBA": 6})
-_EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
-# Bytes of pixels that libpng writes at a time, and the most that it adds to them.
-_CHUNK = 8192
-_CHUNK_OVERHEAD = 64
 _XMP = "XML:com.adobe.xmp"
 # Values in the chunk cICP.
 RGB = 0
@@ -88,7 +77,7 @@ def capabilities(options: OptionValues) -> TargetCapabilities:
 def encode(
     raster: Raster,
     *,
-    effort: Effort = _DEFAULT_EFFORT,
+    effort: Effort = DEFAULT_EFFORT,
     progressive: Progressive = False,
     palette: Palette | None = None,
     colors: Colors | None = None,
@@ -99,22 +88,22 @@ def encode(
         FidelityWarning.issue("option_ignored", "Options without effect on animated PNG: progressive.")
     if palette or colors:
         raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
-    if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
+    if effort == DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     frames = list(raster.frames)
     if len(frames) > 1:
         if palette is None and not colors:
             frames = _with_palette_if_same(frames, had_palette=raster.source.palette)
-        return _encode_animation(raster, frames, _LEVELS[effort - 1])
+        return _encode_animation(raster, frames, LEVELS[effort - 1])
     pixels = frames[0].pixels
     if isinstance(pixels, Image.Image):
         if palette is None and raster.source.palette:
             pixels = _with_palette_again(pixels)
         pixels = _reduced(pixels, has_profile=frames[0].icc_profile is not None)
-    levels: Sequence[int] = (_LEVELS[effort - 1],)
+    levels: Sequence[int] = (LEVELS[effort - 1],)
     if isinstance(pixels, Image.Image) and pixels.mode == "P":
         levels = _LEVELS_OF_PALETTES[effort - 1]
-        if effort <= _DEFAULT_EFFORT and not (palette or colors):  # There was no search for colors that takes longer.
+        if effort <= DEFAULT_EFFORT and not (palette or colors):  # There was no search for colors that takes longer.
             levels = levels[:1]
     metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
     bits = _bits(pixels)
@@ -214,8 +203,8 @@ def _reduced(image: Image.Image, *, has_profile: bool) -> Image.Image:
     if colors is None:
         return image
     indexed = _indexed(image, colors)
-    level = _LEVELS[_DEFAULT_EFFORT - 1]
-    sizes = [min(_sizes_of_bands(np.asarray(one), level)) for one in (indexed, image)]
+    level = LEVELS[DEFAULT_EFFORT - 1]
+    sizes = [min(png_chunks.sizes_of_bands(np.asarray(one), level)) for one in (indexed, image)]
     return indexed if sizes[0] + len(colors) * _ENTRY < sizes[1] else image
 
 
@@ -255,14 +244,14 @@ def _encode_samples(
     """A still, the smallest of some levels, through libpng only if its filters make the file smaller."""
     samples: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
     header = (*pixels.size, bits, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
-    filtered = bits >= 8 and _filters_help(samples, levels[0])
+    filtered = bits >= 8 and png_chunks.filters_help(samples, levels[0])
     if isinstance(pixels, Image.Image) and pixels.mode == "P":
         metadata += _palette_chunks(pixels)
         samples = samples << (8 - bits)
     elif pixels.mode == "1":
         samples = samples.astype(np.uint8) * np.uint8(255)
     passes = _passes(samples) if interlaced else [samples]
-    parts = [_rows(part if bits >= 8 else _pack(part, bits), filtered=filtered) for part in passes]
+    parts = [png_chunks.rows(part if bits >= 8 else png_chunks.pack(part, bits), filtered=filtered) for part in passes]
     rows = bytearray().join(parts) if interlaced else parts.pop()
     del samples, passes, pixels  # free memory before compression
     chunks = chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
@@ -287,54 +276,6 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
     opaque = transparency[:count].rstrip(b"\xff")
     rgb = b"".join(colors[start : start + 3] for start in range(0, len(colors), 4))
     return [chunk(b"PLTE", rgb), *([chunk(b"tRNS", opaque)] if opaque else [])]
-
-
-def compress_pixels(image: Image.Image, effort: int = _DEFAULT_EFFORT) -> bytes:
-    """The rows of an image of bytes as the image data of a PNG: each after the number of its filter, compressed."""
-    samples = np.asarray(image)
-    level = _LEVELS[effort - 1]
-    return bytes(imagecodecs.deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
-
-
-def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
-    """Samples of 0 to 255 as samples of fewer bits, several in a byte."""
-    count = 8 // bits
-    padded = np.pad(samples >> (8 - bits), ((0, 0), (0, -samples.shape[1] % count)))
-    packed = np.zeros((len(padded), padded.shape[1] // count), np.uint8)
-    for position in range(count):
-        packed |= padded[:, position::count] << (8 - bits * (position + 1))
-    return packed
-
-
-def _filters_help(samples: NDArray[Any], level: int) -> bool:
-    """Whether a part of the rows compresses better with filters, as in photos; drawings and text often do not."""
-    without, with_filters = _sizes_of_bands(samples, level)
-    return with_filters < without
-
-
-def _sizes_of_bands(samples: NDArray[Any], level: int) -> tuple[int, int]:
-    """The bytes of a part of the rows without filters, and with them."""
-    starts = range(0, len(samples), max(_BAND_ROWS, len(samples) // _BANDS))
-    part = np.concatenate([samples[start : start + _BAND_ROWS] for start in starts])
-    without, with_filters = (len(imagecodecs.deflate_encode(_rows(part, filtered=way), level)) for way in (False, True))
-    return without, with_filters
-
-
-def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
-    """The rows as PNG stores them before compression, each after the number of its filter."""
-    if filtered:
-        # The size of a file without compression; imagecodecs would reserve less for narrow images.
-        size = _EMPTY_FILE + (samples.nbytes + len(samples)) * _CHUNK // (_CHUNK - _CHUNK_OVERHEAD)
-        with suppress(imagecodecs.PngError):  # the image can be written without filters
-            # Unlike ascontiguousarray, this makes the usual strides even for a side of one pixel.
-            contiguous = samples.ravel().reshape(samples.shape)
-            encoded = imagecodecs.png_encode(contiguous, level=0, filter=imagecodecs.PNG.FILTER.ALL, out=size)
-            return _split(bytes(encoded))[1]
-    big_endian = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False)
-    rows = bytearray(len(samples) * (1 + big_endian[0].nbytes))
-    view = np.frombuffer(rows, np.uint8).reshape(len(samples), -1)
-    view[:, 1:] = big_endian.reshape(len(samples), -1).view(np.uint8)
-    return rows
 
 
 def _metadata_chunks(raster: Raster, profile: bytes | None) -> Iterator[bytes]:
@@ -368,35 +309,7 @@ def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
             yield chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
 
 
-def chunk(kind: bytes, body: bytes) -> bytes:
-    """The complete bytes of a chunk."""
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
 def _passes(samples: NDArray[Any]) -> list[NDArray[Any]]:
     """The images of the passes of Adam7 that have pixels."""
     passes = (samples[y::down, x::across] for x, y, across, down in _PASSES)
     return [part for part in passes if part.size]
-
-
-def _split(data: bytes) -> tuple[list[bytes], bytearray, list[bytes]]:
-    """The signature and chunks before the pixels, the decompressed rows, and the chunks after."""
-    before: list[bytes] = [SIGNATURE]
-    after: list[bytes] = []
-    rows = bytearray()
-    inflater = zlib.decompressobj()
-    for kind, found in read_chunks(memoryview(data)):
-        if kind == b"IDAT":
-            rows += inflater.decompress(found[8:-4])
-        else:
-            (after if rows else before).append(bytes(found))
-    return before, rows, after
-
-
-def read_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """The type and the complete bytes of each chunk."""
-    start = len(SIGNATURE)
-    while start < len(data):
-        end = start + 12 + int.from_bytes(data[start : start + 4])
-        yield bytes(data[start + 4 : start + 8]), data[start:end]
-        start = end

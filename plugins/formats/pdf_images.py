@@ -6,7 +6,7 @@ from engine import RASTER, EncodedFile, OptionValue, Raster, conversion, lazy_im
 from engine.option_types import Dpi, Flip, Metadata, Quality, Rotate
 from plugins._jpeg.embedding import JPEG_QUALITY
 from plugins._metadata import exif_data
-from plugins._pixels import png_encoder
+from plugins._pixels import png_chunks
 from plugins.formats.pdf import CAPABILITIES, PDF, to_bytes
 from plugins.operations import geometry
 from plugins.operations import metadata as metadata_filter
@@ -14,7 +14,7 @@ from plugins.operations import metadata as metadata_filter
 with lazy_imports():
     from plugins._pdf.images import image_pages
 
-MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
+MODULES = ("plugins._pdf.images.image_pages", *png_chunks.MODULES)
 TEMPLATE = "documents"
 _EXCHANGED = 5  # the first EXIF orientation that exchanges width and height
 

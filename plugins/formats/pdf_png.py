@@ -8,7 +8,7 @@ import zlib
 from engine import EncodedFile, Raster, color, conversion, lazy_imports
 from engine.option_types import Dpi, Flip, Metadata, Pages, Rotate
 from plugins._metadata import exif_data
-from plugins._pixels import pillow, png_encoder
+from plugins._pixels import pillow, png_chunks
 from plugins.formats import pdf_images, png
 from plugins.formats.pdf import CAPABILITIES, PDF
 from plugins.formats.png import PNG
@@ -16,7 +16,7 @@ from plugins.formats.png import PNG
 with lazy_imports():
     from plugins._pdf.images import image_pages
 
-MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
+MODULES = ("plugins._pdf.images.image_pages", *png_chunks.MODULES)
 TEMPLATE = "documents"
 _PALETTE = 3  # a color type
 _MODES = {0: "L", 2: "RGB", _PALETTE: "RGB"}  # by color type
@@ -51,7 +51,7 @@ def embed(
 
 def _stored(data: bytes, raster: Raster) -> image_pages.Stream | None:
     """The compressed rows of a PNG. None if it has to be decoded, or is damaged."""
-    chunks = list(png_encoder.read_chunks(memoryview(data)))
+    chunks = list(png_chunks.read_chunks(memoryview(data)))
     kinds = [kind for kind, _ in chunks]
     width, height, depth, color_type, _, _, interlaced = struct.unpack(">2I5B", chunks[0][1][8:-4])
     mode = _MODES.get(color_type)

@@ -27,7 +27,7 @@ from engine import (
 from engine.option_types import Pages
 from plugins._color import cicp
 from plugins._metadata import exif_data
-from plugins._pixels import animations, pillow, png_encoder
+from plugins._pixels import animations, pillow, png_chunks, png_encoder
 from plugins._pixels.animations import Block
 
 with lazy_imports():
@@ -37,7 +37,7 @@ PNG = FileFormat(
     "png",
     media_type="image/png",
     extensions=("png", "apng"),
-    sniff=Signature((0, png_encoder.SIGNATURE)),
+    sniff=Signature((0, png_chunks.SIGNATURE)),
     animated=True,
     is_complete=ends_with(b"IEND\xaeB`\x82"),
 )
@@ -78,7 +78,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     is_apple = data[12:16] == _APPLE
     data = _without_damaged_chunks(_with_checksum(data) if is_apple else data)
     image = _open(data)
-    kinds = [kind for kind, _ in png_encoder.read_chunks(memoryview(data))]
+    kinds = [kind for kind, _ in png_chunks.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
     if b"IDAT" in kinds and not METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
         image = _load(image, data)
@@ -133,7 +133,7 @@ def _with_checksum(data: bytes) -> bytes:
 
     Raises zlib.error or ValueError if the pixels are damaged or truncated.
     """
-    chunks = list(png_encoder.read_chunks(memoryview(data)))
+    chunks = list(png_chunks.read_chunks(memoryview(data)))
     first = [kind for kind, _ in chunks].index(b"IDAT")
     stream = b"".join(chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT")
     stream = stream if chunks[0][0] == _APPLE else stream[_ZLIB_HEADER:]
@@ -145,8 +145,8 @@ def _with_checksum(data: bytes) -> bytes:
         raise ValueError("The pixels are truncated.")
     FidelityWarning.issue("repaired", "The PNG has no valid checksum of its pixels, which were read without it.")
     stream = b"\x78\x9c" + stream[: len(stream) - len(inflate.unused_data)] + checksum.to_bytes(4)
-    chunks[first] = (b"", memoryview(png_encoder.chunk(b"IDAT", stream)))
-    return png_encoder.SIGNATURE + b"".join(chunk for kind, chunk in chunks if kind not in (b"IDAT", _APPLE))
+    chunks[first] = (b"", memoryview(png_chunks.chunk(b"IDAT", stream)))
+    return png_chunks.SIGNATURE + b"".join(chunk for kind, chunk in chunks if kind not in (b"IDAT", _APPLE))
 
 
 def _from_apple(frame: Frame) -> Frame:
@@ -157,7 +157,7 @@ def _from_apple(frame: Frame) -> Frame:
 
 def _read_blocks(data: bytes) -> list[Block]:
     """The frames of an animation, empty if it has none. Raises CorruptInput."""
-    chunks = list(png_encoder.read_chunks(memoryview(data)))
+    chunks = list(png_chunks.read_chunks(memoryview(data)))
     kinds = [kind for kind, _ in chunks]
     count = min(int.from_bytes(chunks[kinds.index(b"acTL")][1][8:12]), MAX_FRAMES + 1)
     # The image before the first fcTL, for readers without animation, is not a frame.
@@ -185,9 +185,9 @@ def _block(data: bytes, shared: bytes, control: memoryview, parts: list[memoryvi
     color_type = data[_DEPTH + 1]
 
     def decode() -> Image.Image:
-        header = png_encoder.chunk(b"IHDR", struct.pack(">2I", width, height) + data[_DEPTH : _DEPTH + 5])
-        pixels = png_encoder.chunk(b"IDAT", b"".join(parts))
-        image = _open(b"".join([png_encoder.SIGNATURE, header, shared, pixels]))
+        header = png_chunks.chunk(b"IHDR", struct.pack(">2I", width, height) + data[_DEPTH : _DEPTH + 5])
+        pixels = png_chunks.chunk(b"IDAT", b"".join(parts))
+        image = _open(b"".join([png_chunks.SIGNATURE, header, shared, pixels]))
         image.load()
         return image
 
@@ -204,14 +204,14 @@ def _block(data: bytes, shared: bytes, control: memoryview, parts: list[memoryvi
 
 def _without_damaged_chunks(data: bytes) -> bytes:
     """The file without the chunks that readers may skip and Pillow cannot read. Issues a FidelityWarning for them."""
-    chunks = list(png_encoder.read_chunks(memoryview(data)))
+    chunks = list(png_chunks.read_chunks(memoryview(data)))
     optional = [index for index, (kind, _) in enumerate(chunks) if _may_skip(kind)]
     if not optional and _ANIMATION_CHUNKS.isdisjoint(kind for kind, _ in chunks):
         return data
     needed = [bytes(chunk) for kind, chunk in chunks if kind in _NEEDED_CHUNKS]
 
     def header(blocks: Sequence[bytes]) -> bytes:
-        return b"".join([png_encoder.SIGNATURE, *needed, *blocks, _NO_PIXELS])
+        return b"".join([png_chunks.SIGNATURE, *needed, *blocks, _NO_PIXELS])
 
     found = pillow.damaged_blocks("PNG", [bytes(chunks[index][1]) for index in optional], header)
     left_out = {optional[index] for index in found}
@@ -222,7 +222,7 @@ def _without_damaged_chunks(data: bytes) -> bytes:
         return data
     pillow.warn_damaged()
     kept = (chunk for index, (_, chunk) in enumerate(chunks) if index not in left_out)
-    return b"".join([png_encoder.SIGNATURE, *kept])
+    return b"".join([png_chunks.SIGNATURE, *kept])
 
 
 def _may_skip(kind: bytes) -> bool:
@@ -250,7 +250,7 @@ def _with_colors(raster: Raster, data: bytes) -> Raster:
 def _color_chunks(data: bytes) -> dict[bytes, bytes]:
     """The content of the chunks that describe colors, by type, if it has the right size."""
     found: dict[bytes, bytes] = {}
-    for kind, chunk in png_encoder.read_chunks(memoryview(data)):
+    for kind, chunk in png_chunks.read_chunks(memoryview(data)):
         if kind == b"IDAT":
             break
         if kind in _COLOR_CHUNKS and _COLOR_CHUNKS[kind] in (None, len(chunk) - 12):

@@ -15,7 +15,7 @@ from PIL import Image
 
 from engine import ConversionError, CorruptInput, pipeline
 from engine.mupdf import pymupdf
-from plugins._pixels import png_encoder
+from plugins._pixels import png_chunks
 from plugins._pixels.pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, run_tool
 from tests.support.results.conversions import opened as opened_image
@@ -139,7 +139,7 @@ def _png(mode: str, size: tuple[int, int] = (90, 70), **parameters: Any) -> byte
 
 def _rows(png: bytes) -> bytes:
     """The compressed rows of a PNG."""
-    chunks = png_encoder.read_chunks(memoryview(png))
+    chunks = png_chunks.read_chunks(memoryview(png))
     return b"".join(chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT")
 
 
@@ -184,9 +184,9 @@ def test_other_rows_of_a_png_are_decoded(kind: str) -> None:
     if kind == "filter":
         rows = bytearray(zlib.decompress(_rows(source)))
         rows[0] = 9
-        chunks = [(one, bytes(chunk)) for one, chunk in png_encoder.read_chunks(memoryview(source))]
-        damaged = png_encoder.chunk(b"IDAT", zlib.compress(rows))
-        source = b"".join([png_encoder.SIGNATURE, *(damaged if one == b"IDAT" else chunk for one, chunk in chunks)])
+        chunks = [(one, bytes(chunk)) for one, chunk in png_chunks.read_chunks(memoryview(source))]
+        damaged = png_chunks.chunk(b"IDAT", zlib.compress(rows))
+        source = b"".join([png_chunks.SIGNATURE, *(damaged if one == b"IDAT" else chunk for one, chunk in chunks)])
         with pytest.raises(CorruptInput):
             convert(source, "pdf")
         return

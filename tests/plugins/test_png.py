@@ -15,7 +15,7 @@ from PIL import Image, ImageCms, ImageDraw, ImageSequence
 from engine import InvalidOption
 from engine.errors import ConversionError
 from engine.registry import load_registry
-from plugins._pixels.png_encoder import SIGNATURE, chunk, read_chunks
+from plugins._pixels.png_chunks import SIGNATURE, chunk, read_chunks
 from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved

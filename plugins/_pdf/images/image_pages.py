@@ -11,7 +11,7 @@ from PIL import Image
 from engine import FidelityWarning, Frame, Size, color
 from engine.mupdf import pymupdf
 from plugins._jpeg.embedding import PLACEMENTS
-from plugins._pixels import pillow, png_encoder
+from plugins._pixels import pillow, png_chunks
 
 _DEFAULT_DPI = 96  # for images without a resolution
 _BANDS = {"1": 1, "L": 1, "RGB": 3, "CMYK": 4}
@@ -66,7 +66,7 @@ def encode_frame(frame: Frame, quality: int | None) -> Stream:
 def _lossless_stream(image: Image.Image, icc_profile: bytes | None) -> Stream:
     """The stream of an image of mode L, RGB or CMYK."""
     parameters = f"<</Predictor 15/Colors {_BANDS[image.mode]}/Columns {image.width}>>"  # the rows of a PNG
-    data = png_encoder.compress_pixels(image)
+    data = png_chunks.compress_pixels(image)
     return Stream(data, image.size, image.mode, "FlateDecode", parameters, icc_profile=icc_profile)
 
 

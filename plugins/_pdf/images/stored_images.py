@@ -18,7 +18,7 @@ from engine.mupdf import pymupdf
 from plugins._jpeg import embedding
 from plugins._pdf import flate
 from plugins._pdf.name_trees import as_list
-from plugins._pixels import pillow, png_encoder
+from plugins._pixels import pillow, png_chunks
 
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 _DEVICES = {1: Name.DeviceGray, 3: Name.DeviceRGB, 4: Name.DeviceCMYK}
@@ -286,7 +286,7 @@ def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
     """The samples of mode L, RGB or CMYK without loss."""
     if image.mode == "CMYK":
         return Encoding(flate.compress(image.tobytes()), "FlateDecode")
-    data = png_encoder.compress_pixels(image, effort=1 if fast else _PNG_EFFORT)
+    data = png_chunks.compress_pixels(image, effort=1 if fast else _PNG_EFFORT)
     bands = len(image.getbands())
     parameters = Dictionary(Predictor=_PNG_PREDICTORS, Colors=bands, BitsPerComponent=8, Columns=image.width)
     return Encoding(data, "FlateDecode", parameters)
