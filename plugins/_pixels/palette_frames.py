@@ -73,7 +73,7 @@ def changes(frames: Sequence[Frame], packed: Packing, reduction: Reduction) -> I
         if reduction.stray:
             indexes = _in_runs(indexes, wanted, missing, palette, reduction.stray)
             drawn = palette.colors[indexes]
-        area = _bounds(missing | vanishing)
+        area = bounds(missing | vanishing)
         if area is None and last is not None and not last.clears:
             last = replace(last, duration=last.duration + frame.duration)
             continue
@@ -157,7 +157,7 @@ def stray(lossy: int | None) -> int:
     return round(sqrt(_LOSSY * (lossy or 0)))
 
 
-def _bounds(mask: NDArray[np.bool_]) -> tuple[slice, slice] | None:
+def bounds(mask: NDArray[np.bool_]) -> tuple[slice, slice] | None:
     """The rows and columns of the smallest rectangle that is True somewhere on each side. None if it is nowhere."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):

@@ -309,14 +309,18 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
     """The parameters of Pillow's encoders for an animation; empty for a single frame."""
     if len(frames) == 1:
         return {}
-    # Rounding times and not durations keeps the total.
-    ends = [round(end) for end in accumulate((frame.duration for frame in frames), initial=0.0)]
     return {
         "save_all": True,
         "append_images": [frame.image for frame in frames[1:]],
-        "duration": [after - before for before, after in pairwise(ends)],
+        "duration": whole_durations(frames),
         "loop": raster.loop_count,
     }
+
+
+def whole_durations(frames: Sequence[Frame]) -> list[int]:
+    """The durations of frames in milliseconds, rounded so that their sum stays."""
+    ends = [round(end) for end in accumulate((frame.duration for frame in frames), initial=0.0)]
+    return [after - before for before, after in pairwise(ends)]
 
 
 def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:

@@ -50,8 +50,11 @@ def read_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
 
 def compress_pixels(image: Image.Image, effort: int = DEFAULT_EFFORT) -> bytes:
     """The rows of an image of bytes as the image data of a PNG: each after the number of its filter, compressed."""
-    samples = np.asarray(image)
-    level = LEVELS[effort - 1]
+    return compress(np.asarray(image), LEVELS[effort - 1])
+
+
+def compress(samples: NDArray[np.uint8], level: int) -> bytes:
+    """The same for samples of 8 bits, compressed by a level of libdeflate."""
     return bytes(imagecodecs.deflate_encode(rows(samples, filtered=filters_help(samples, level)), level))
 
 

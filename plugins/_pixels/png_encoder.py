@@ -9,13 +9,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from PIL import Image, PngImagePlugin
+from PIL import Image
 from pydantic import Field
 
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
-from engine.option_types import Colors, Dither, Effort, Progressive, Quality
+from engine.option_types import Colors, Dither, Effort, Lossy, Progressive, Quality
 from plugins._metadata import exif_data
-from plugins._pixels import palettes, pillow, png_chunks
+from plugins._pixels import apng, palette_frames, palettes, png_chunks
 from plugins._pixels.palettes import ExactPalette
 from plugins._pixels.png_chunks import DEFAULT_EFFORT, LEVELS, SIGNATURE, chunk
 
@@ -32,7 +32,6 @@ _LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12
 # Bytes of rows that level 12 compresses in 0.2 s.
 _SMALL = 1 << 19
 _LEVELS_IF_SMALL = (9, 12)
-_MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = palettes.MAX_COLORS
 _ENTRY = 3  # bytes of a color in a palette
 _INVISIBLE = 97  # the quality of colors that look the same: they differ by half a level
@@ -83,6 +82,7 @@ def encode(
     colors: Colors | None = None,
     dither: Dither | None = None,
     quality: Quality | None = None,
+    lossy: Lossy | None = None,
 ) -> bytes:
     if progressive and raster.count > 1:
         FidelityWarning.issue("option_ignored", "Options without effect on animated PNG: progressive.")
@@ -92,9 +92,12 @@ def encode(
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     frames = list(raster.frames)
     if len(frames) > 1:
-        if palette is None and not colors:
-            frames = _with_palette_if_same(frames, had_palette=raster.source.palette)
-        return _encode_animation(raster, frames, LEVELS[effort - 1])
+        if palette is None and not colors and raster.source.palette:
+            frames = _frames_of(_with_palette_again(_joined(frames)), frames)
+        metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
+        return apng.encode(frames, raster.loop_count, metadata, LEVELS[effort - 1], palette_frames.stray(lossy))
+    if lossy:
+        FidelityWarning.issue("option_ignored", "Options without effect on a PNG that is not animated: lossy.")
     pixels = frames[0].pixels
     if isinstance(pixels, Image.Image):
         if palette is None and raster.source.palette:
@@ -108,22 +111,6 @@ def encode(
     metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
     bits = _bits(pixels)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
-
-
-def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
-    info = PngImagePlugin.PngInfo()
-    for keyword, text in _texts(raster):
-        info.add_itxt(keyword, text)
-    return pillow.encode(
-        frames[0].image,
-        "PNG",
-        compress_level=min(level, _MAX_ZLIB_LEVEL),
-        icc_profile=frames[0].icc_profile,
-        exif=raster.metadata.exif,
-        dpi=raster.dpi,
-        pnginfo=info,
-        **pillow.animation_parameters(raster, frames),
-    )
 
 
 def _with_palette(raster: Raster, colors: int, dither: float | None, quality: int | None) -> Raster:
@@ -165,17 +152,6 @@ def _with_palette_again(image: Image.Image) -> Image.Image:
     message = "The image has 256 colors, in a palette like its source; palette=false keeps all colors."
     FidelityWarning.issue("colors_reduced", message)
     return reduced
-
-
-def _with_palette_if_same(frames: list[Frame], *, had_palette: bool) -> list[Frame]:
-    """The frames with a palette if it has all their colors, or if their source had one and they hardly change."""
-    if not had_palette and frames[0].image.getcolors(_MAX_COLORS) is None:
-        return frames
-    joined = _joined(frames)
-    found = joined.getcolors(_MAX_COLORS)
-    if found is not None:
-        return _frames_of(_indexed(joined, np.array([color for _, color in found], np.uint8)), frames)
-    return _frames_of(_with_palette_again(joined), frames) if had_palette else frames
 
 
 def _drawn_file(raster: Raster) -> bytes | None:

@@ -39,6 +39,7 @@ _UNSEEN = (
     OptionExample({"effort": 2}, ""),
     OptionExample({"progressive": True}, "", output_format="jpeg"),
     OptionExample({"fps": 2}, "", "film"),
+    OptionExample({"lossy": 200}, "", "film", output_format="png"),
 )
 _TARGETS = ("jpeg", "png", "webp", "avif")
 _NOT_IN_FILES = {"filename"}  # an option that changes no file
