@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from engine.errors import ConversionError, CorruptInput, OutOfMemory, TooLarge
+from engine.library_errors import lacks_memory
 
 MAX_PIXELS = 100_000_000
 MAX_FRAMES = 500
@@ -76,7 +77,7 @@ def limit_images(images: Iterable[P], sizes: list[Size], kind: str) -> Iterator[
             del image  # frees its memory before the next one is decoded
     except (ConversionError, GeneratorExit):
         raise
-    except MemoryError as error:
-        raise OutOfMemory("The image exceeds the memory limit of a task.") from error
     except Exception as error:
+        if lacks_memory(error):
+            raise OutOfMemory("The image exceeds the memory limit of a task.") from error
         raise CorruptInput("The image data cannot be decoded.") from error

@@ -1,6 +1,5 @@
 """Errors of steps: translates exceptions of libraries to errors of the file or of the step."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,10 +9,8 @@ from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion
 from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed, TooLarge
 from engine.formats import FileFormat
 from engine.frames import Frame
+from engine.library_errors import lacks_memory, max_nesting
 from engine.media import Raster
-
-_MUPDF_NESTING = 60  # levels that MuPDF reads of any elements: it has several limits
-_MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # the other limits are for sizes
 
 
 @contextmanager
@@ -23,13 +20,13 @@ def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
         yield
     except ConversionError:
         raise
-    except MemoryError as error:
-        raise OutOfMemory("The conversion exceeded its memory limit.") from error
     except ImportError as error:
         message = f"The step {step} needs a library that cannot be loaded on this machine."
         raise StepFailed(message, details={"step": str(step)}) from error
     except Exception as error:
-        if (nesting := _max_nesting(error)) is not None:
+        if lacks_memory(error):
+            raise OutOfMemory("The conversion exceeded its memory limit.") from error
+        if (nesting := max_nesting(error)) is not None:
             details = {"max_nesting": nesting, "step": str(step)}
             raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
         # A decoder fails because of the file; later steps get data that a decoder has accepted.
@@ -63,18 +60,12 @@ def of_file(payload: Any, name: str) -> Any:
         with file_errors(name):
             try:
                 yield from decoded
-            except (ConversionError, MemoryError):
+            except ConversionError:
                 raise
             except Exception as error:
+                if lacks_memory(error):
+                    raise
                 raise CorruptInput("The pixels cannot be decoded.") from error
 
     deep = payload.deep_frames
     return replace(payload, frames=frames(payload.frames), deep_frames=None if deep is None else frames(deep))
-
-
-def _max_nesting(error: Exception) -> int | None:
-    """How many levels Python, or MuPDF if it is loaded, reads, if the error is that a file has more."""
-    mupdf = sys.modules.get("pymupdf.mupdf")
-    if mupdf is not None and isinstance(error, mupdf.FzErrorLimit):
-        return _MUPDF_NESTING if any(text in str(error) for text in _MUPDF_MESSAGES) else None
-    return sys.getrecursionlimit() if isinstance(error, RecursionError) else None

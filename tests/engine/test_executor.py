@@ -15,6 +15,7 @@ import pytest_asyncio
 from engine import ConversionError
 from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.executor.local import reopen
+from engine.mupdf import pymupdf
 from tests.support.executors.isolated import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files, trouble_job
 from tests.support.samples.generated import sample
 
@@ -85,6 +86,16 @@ async def test_a_small_image_gets_little_memory(executor: LocalExecutor, tmp_pat
     await run_files(executor, trouble_job(tmp_path, f"claim 8000 {size}"))
     error = await _failure(executor, trouble_job(tmp_path, f"claim 8001 {size}"), TaskLimits(memory=size // 2))
     assert error.reason == "out_of_memory"
+
+
+async def test_a_page_without_memory_is_no_damaged_document(executor: LocalExecutor, tmp_path: Path) -> None:
+    source = tmp_path / "in.pdf"
+    with pymupdf.open() as document:
+        document.new_page(width=500, height=700).draw_rect((50, 50, 450, 650), fill=(1, 0, 0))
+        document.save(source)
+    job = FileJob(Task(("pdf",), "png", {"dpi": 1200}), [source], tmp_path / "out")
+
+    assert (await _failure(executor, job, TaskLimits(memory=200 << 20))).reason == "out_of_memory"
 
 
 async def test_cpu_time_is_limited() -> None:
@@ -214,7 +225,7 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
     source = tmp_path / "good.png"
     source.write_bytes(sample("png"))
     deeds = ["crash", "hang", "eat", "exit"] * 2
-    limits = TaskLimits(seconds=1, memory=512 << 20)
+    limits = TaskLimits(seconds=1, memory=64 << 20)
     bad = [asyncio.create_task(_failure(executor, trouble_job(tmp_path, deed), limits)) for deed in deeds]
     good = [run_files(executor, FileJob(Task(("png",), "jpeg"), [source], tmp_path / f"{n}.jpg")) for n in range(12)]
 
