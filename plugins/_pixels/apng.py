@@ -35,8 +35,8 @@ _LONGEST = 65_535  # units
 _Pixels: TypeAlias = "NDArray[np.uint32]"
 
 
-class _Storage(ABC):
-    """How a file stores pixels as samples, after the `chunks` of its colors."""
+class _PixelFormat(ABC):
+    """How a file stores pixels as samples of 8 bits, after the `chunks` of its colors."""
 
     color_type: int
     chunks: Sequence[bytes] = ()
@@ -48,7 +48,7 @@ class _Storage(ABC):
         """The samples of pixels, transparent where they stay."""
 
 
-class _Indexed(_Storage):
+class _Indexed(_PixelFormat):
     """Indexes of at most 256 colors, of which the transparent ones come first, because tRNS ends after them."""
 
     color_type = _INDEXED
@@ -68,7 +68,7 @@ class _Indexed(_Storage):
         return indexes if stays is None else np.where(stays, np.uint8(0), indexes)
 
 
-class _Opaque(_Storage):
+class _Opaque(_PixelFormat):
     """Red, green and blue, of which one color, the key, means that a pixel is transparent."""
 
     color_type = _RGB
@@ -82,7 +82,7 @@ class _Opaque(_Storage):
         return samples if stays is None else np.where(stays[..., None], self._key, samples)
 
 
-class _WithAlpha(_Storage):
+class _WithAlpha(_PixelFormat):
     """Red, green, blue and alpha."""
 
     color_type = _RGBA
@@ -109,12 +109,12 @@ def encode(frames: Sequence[Frame], plays: int, metadata: Sequence[bytes], level
 
     The chunks of metadata precede the pixels, whose samples may stray from their frames by so many levels.
     """
-    storage = _storage(frames)
+    pixel_format = _pixel_format(frames)
     blocks: list[bytes] = []
     sequence = 0
     count = 0
     for count, change in enumerate(_changes(frames, stray), 1):
-        compressed, blend = _compressed(change, storage, level)
+        compressed, blend = _compressed(change, pixel_format, level)
         height, width = change.pixels.shape
         control = struct.pack(">5I", sequence, width, height, *change.corner) + _delay(change.duration)
         blocks.append(chunk(b"fcTL", control + bytes([0, blend])))
@@ -124,13 +124,13 @@ def encode(frames: Sequence[Frame], plays: int, metadata: Sequence[bytes], level
         else:
             blocks.append(chunk(b"fdAT", sequence.to_bytes(4) + compressed))
             sequence += 1
-    header = struct.pack(">2I5B", *frames[0].size, _BITS, storage.color_type, 0, 0, 0)
+    header = struct.pack(">2I5B", *frames[0].size, _BITS, pixel_format.color_type, 0, 0, 0)
     start = [SIGNATURE, chunk(b"IHDR", header), *metadata, chunk(b"acTL", struct.pack(">2I", count, plays))]
-    return b"".join([*start, *storage.chunks, *blocks, chunk(b"IEND", b"")])
+    return b"".join([*start, *pixel_format.chunks, *blocks, chunk(b"IEND", b"")])
 
 
-def _storage(frames: Sequence[Frame]) -> _Storage:
-    """What stores the pixels of all frames without loss in the least bytes."""
+def _pixel_format(frames: Sequence[Frame]) -> _PixelFormat:
+    """The one that stores the pixels of all frames without loss in the least bytes."""
     colors: NDArray[np.uint32] | None = np.empty(0, np.uint32)
     opaque = True
     keys = [np.uint32(key) for key in _KEYS]
@@ -173,12 +173,12 @@ def _changes(frames: Sequence[Frame], stray: int) -> Iterator[_Change]:
     yield last
 
 
-def _compressed(change: _Change, storage: _Storage, level: int) -> tuple[bytes, int]:
+def _compressed(change: _Change, pixel_format: _PixelFormat, level: int) -> tuple[bytes, int]:
     """The smallest samples of a change, and their blend operation: all pixels, or only those that do not stay."""
-    replacing = compress(storage.samples(change.pixels, None), level)
-    if change.stays is None or not storage.has_transparent or not change.stays.any():
+    replacing = compress(pixel_format.samples(change.pixels, None), level)
+    if change.stays is None or not pixel_format.has_transparent or not change.stays.any():
         return replacing, _REPLACE
-    over = compress(storage.samples(change.pixels, change.stays), level)
+    over = compress(pixel_format.samples(change.pixels, change.stays), level)
     return (over, _OVER) if len(over) < len(replacing) else (replacing, _REPLACE)
 
 
