@@ -1,4 +1,7 @@
-"""Size, signal-to-noise ratio and CPU time of GIF animations that are reduced in size, next to sharp and gifsicle."""
+"""Size, signal-to-noise ratio and CPU time of GIF animations that are reduced in size, next to sharp and gifsicle.
+
+As animated PNG, they are compared with what Pillow makes of the same frames.
+"""
 
 import shutil
 import subprocess
@@ -27,6 +30,7 @@ _COLUMNS = (
     "file", "source bytes", "bytes", "bytes / source", "bytes / gifsicle -O3", "bytes / sharp", "dB", "dB of sharp",
     "CPU ms", "CPU ms of sharp",
 )  # fmt: skip
+_PNG_COLUMNS = ("file", "bytes", "bytes / Pillow", "CPU ms", "CPU ms of Pillow's encoder")
 _SHARP = """
 import sharp from "sharp";
 const [source, target, width] = process.argv.slice(2);
@@ -44,26 +48,47 @@ Peer = Callable[[Path, int], tuple[bytes, float]]
 
 
 def measure(cache: Path, files: Sequence[Path]) -> list[Report]:
-    """Returns a row for each GIF, and the medians. Installs sharp into a folder below `cache`.
+    """Returns a row for each GIF, and the medians, for GIF and for PNG. Installs sharp into a folder below `cache`.
 
     gifsicle compresses the results again, where it is installed. Raises OSError, SubprocessError and ConversionError.
     """
     registry = load_registry()
     folder = NODE.install(cache)
     rows = [_row(registry, file, lambda source, width: _by_sharp(folder, source, width)) for file in files]
-    medians: Row = ("median", *(median(float(row[index]) for row in rows) for index in range(1, len(_COLUMNS))))
-    return [Report(f"GIF animations at {_SHARE:.0%} of their width", _COLUMNS, (*rows, medians))]
+    pngs = [_png_row(registry, file) for file in files]
+    title = f"at {_SHARE:.0%} of their width"
+    return [
+        Report(f"GIF animations {title}", _COLUMNS, (*rows, _medians(rows))),
+        Report(f"The same as animated PNG {title}", _PNG_COLUMNS, (*pngs, _medians(pngs))),
+    ]
+
+
+def _medians(rows: Sequence[Row]) -> Row:
+    return ("median", *(median(float(row[index]) for row in rows) for index in range(1, len(rows[0]))))
 
 
 def _row(registry: Registry, file: Path, peer: Peer) -> Row:
-    source = file.read_bytes()
-    with Image.open(file) as image:
-        width = max(1, int(image.width * _SHARE + 0.5))
+    source, width = file.read_bytes(), _width(file)
     exact = _frames(_convert(registry, source, "png", width)[0])
     (own, cpu), (other, other_cpu) = _convert(registry, source, "gif", width), peer(file, width)
     ratios = [len(own) / size for size in (len(source), _by_gifsicle(own), len(other))]
     decibels = [_decibels(exact, _frames(data)) for data in (own, other)]
     return file.name, len(source), len(own), *ratios, *decibels, cpu, other_cpu
+
+
+def _png_row(registry: Registry, file: Path) -> Row:
+    own, cpu = _convert(registry, file.read_bytes(), "png", _width(file))
+    with Image.open(BytesIO(own)) as image:
+        first, *others = [frame.copy() for frame in ImageSequence.Iterator(image)]
+    before = process_time()
+    first.save(buffer := BytesIO(), "PNG", save_all=True, append_images=others)
+    return file.name, len(own), len(own) / len(buffer.getvalue()), cpu, 1000 * (process_time() - before)
+
+
+def _width(file: Path) -> int:
+    """The width of a result."""
+    with Image.open(file) as image:
+        return max(1, int(image.width * _SHARE + 0.5))
 
 
 def _convert(registry: Registry, data: bytes, target: str, width: int) -> tuple[bytes, float]:

@@ -109,6 +109,20 @@ def still(frame: Frame, packed: Packing, reduction: Reduction) -> PaletteFrame:
     return PaletteFrame(indexes, (0, 0), palette, frame.duration, clears=False)
 
 
+def with_used_colors(frame: PaletteFrame) -> PaletteFrame:
+    """The frame with a palette of its own, which has only the colors that it uses."""
+    palette = frame.palette
+    is_used = np.bincount(frame.indexes.ravel(), minlength=palettes.MAX_COLORS) > 0
+    used = np.flatnonzero(is_used[: len(palette.colors)])
+    colors = palettes.not_empty(palette.colors[used])
+    places = np.zeros(palettes.MAX_COLORS, np.uint8)
+    places[used] = np.arange(len(used))
+    if palette.transparent is not None:
+        places[palette.transparent] = len(colors)
+    limit = len(colors) + (palette.transparent is not None)
+    return replace(frame, indexes=places[frame.indexes], palette=ExactPalette(colors, limit))
+
+
 def _reduced_still(image: Image.Image, pixels: _Pixels, reduction: Reduction) -> tuple[NDArray[np.uint8], Palette]:
     """The indexes of pixels in the palette of the colors that represent them best."""
     _warn_reduced(reduction.colors)

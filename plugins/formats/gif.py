@@ -200,6 +200,8 @@ def _file(size: Size, parts: Sequence[PaletteFrame], plays: int, comment: bytes)
     if comment:
         blocks += [b"!\xfe", *_sub_blocks(comment), _END]
     for part in parts:
+        if part.palette is not shared:
+            part = palette_frames.with_used_colors(part)
         transparent = part.palette.transparent
         is_seen = transparent is not None and (clears or bool((part.indexes == transparent).any()))
         flags = (_CLEAR if part.clears else _KEEP) << 2 | is_seen

@@ -1,5 +1,6 @@
 """Animations with palettes: what is stored of each frame, and the colors that are shown."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,6 +99,22 @@ def test_scenes_have_palettes_of_their_own() -> None:
     assert _decibels(shown, frames) > 34
     with opened(result.data) as image:
         assert image.global_palette is not None  # type: ignore[attr-defined]
+
+
+def test_a_frame_stores_only_the_colors_that_it_uses() -> None:
+    rng = np.random.default_rng(1)
+    samples = rng.integers(0, 120, (32, 7, 8, 3)).astype(np.uint8)
+    samples[16:] += 130
+    frames = [Image.fromarray(one) for one in samples]
+
+    result = convert(_animation(frames), "gif").data
+
+    descriptors = re.findall(rb"\0,\0\0\0\0\x08\0\x07\0(.)", result, re.DOTALL)
+    assert len(descriptors) == 32
+    own = [2 << (flags[0] & 7) for flags in descriptors if flags[0] & 0x80]
+    assert own
+    assert max(own) == 64
+    assert _decibels(_shown(result), frames) > 30
 
 
 def test_only_what_disappears_is_cleared() -> None:
