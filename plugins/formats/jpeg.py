@@ -124,7 +124,7 @@ def _encode(
         _, source = open_file(raster.origin.data)
         own = encoding_of(source, raster.origin.orientation)
         if subsampling in (None, own["subsampling"]):
-            kept = _keep_coefficients(raster, raster.origin, source, progressive=bool(progressive))
+            kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
             if kept is not None:
                 if effort != _DEFAULT_EFFORT:
                     message = "effort has no effect where the coding of the JPEG is kept."
@@ -166,18 +166,20 @@ def _other_segments(raster: Raster) -> bytes:
     return b"".join(segments)
 
 
-def _keep_coefficients(raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool) -> bytes | None:
+def _keep_coefficients(
+    raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool | None
+) -> bytes | None:
     """The file, cut and turned as its pixels were. None if the coefficients do not allow that, or are damaged."""
     if not (origin.exact and all(inspect_coding(origin.data))):
         return None
     box = None if origin.box == (0, 0, *source.size) else origin.box
     was_progressive = "progressive" in source.info
-    if box is None and origin.orientation == 1 and progressive <= was_progressive:
+    if box is None and origin.orientation == 1 and progressive in (None, was_progressive):
         data = origin.data if is_decodable(source) else None
     else:
         change = partial(transform, origin.data, orientation=origin.orientation, box=box)
-        data = change(progressive=progressive or was_progressive)
-        if data is not None and len(data) > len(origin.data) * _MAX_GROWTH:
+        data = change(progressive=was_progressive if progressive is None else progressive)
+        if progressive is None and data is not None and len(data) > len(origin.data) * _MAX_GROWTH:
             data = change(progressive=True)
     return None if data is None else _with_metadata(data, source, raster)
 

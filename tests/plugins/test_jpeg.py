@@ -245,11 +245,15 @@ def test_large_images_are_progressive(size: tuple[int, int], options: dict[str, 
         assert len(smaller) >= 0.995 * len(result)
 
 
-def test_progressive_is_a_change_of_the_coding_only() -> None:
-    result = convert(_jpeg(), "jpeg", progressive=True)
+@pytest.mark.parametrize("progressive", [True, False])
+@pytest.mark.parametrize("options", [{}, {"rotate": 180}], ids=str)
+def test_progressive_is_a_change_of_the_coding_only(options: dict[str, OptionValue], progressive: bool) -> None:
+    source = _jpeg(progressive=not progressive)
 
-    assert opened(result.data).info["progressive"]
-    np.testing.assert_array_equal(_pixels(result.data), _pixels(_jpeg()))
+    result = convert(source, "jpeg", progressive=progressive, **options)
+
+    assert ("progressive" in opened(result.data).info) is progressive
+    np.testing.assert_array_equal(_pixels(result.data), _pixels(convert(source, "jpeg", **options).data))
 
 
 def test_a_file_of_a_camera_is_untouched() -> None:
