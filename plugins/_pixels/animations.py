@@ -7,7 +7,7 @@ from functools import partial
 from PIL import Image
 from PIL.PngImagePlugin import Disposal
 
-from engine import Frame, Raster, Size, color
+from engine import FidelityWarning, Frame, Raster, Size, color
 from plugins._pixels import pillow
 
 
@@ -39,6 +39,13 @@ def to_raster(image: Image.Image, blocks: Sequence[Block], pages: str | None) ->
     raster = pillow.to_raster(image, order, animated=len(order) > 1)
     sample = pillow.sample(mode, image.info.get("icc_profile")) if mode.endswith("A") else raster.sample
     return replace(raster, frames=pillow.in_order(order, partial(_compose, image, mode, blocks)), sample=sample)
+
+
+def plays(raster: Raster, most: int) -> int:
+    """How often an animation plays in a file that can say up to `most`; 0: forever. Issues a warning if it is more."""
+    if raster.loop_count > most:
+        FidelityWarning.issue("timing_rounded", f"The target plays an animation at most {most:,} times.")
+    return min(raster.loop_count, most)
 
 
 def _are_opaque(size: Size, blocks: Sequence[Block]) -> bool:

@@ -73,6 +73,7 @@ _ALPHA = 0xFF << 24
 _EMPTY_FILE = 1024  # bytes; the most that giflib writes besides the codes
 _SUB_BLOCK = 255  # bytes
 _END = b"\0"  # The block of no bytes ends a sequence of sub-blocks.
+_MAX_PLAYS = 65_536  # one and the repetitions
 _LONGEST = 65_535  # units
 _GRAYS = bytes(level for level in range(256) for _ in range(3))
 _DISPOSALS = (0, 0, 1, 2, 2, 0, 0, 0)  # Pillow's by the number in a file; browsers take 4 for 3
@@ -185,7 +186,7 @@ def encode(
     else:
         reduction = Reduction(most, dither or 0, stray)
         parts = list(palette_frames.changes(_with_whole_durations(frames), _packed, reduction))
-    plays = raster.loop_count if len(frames) > 1 else 1
+    plays = animations.plays(raster, _MAX_PLAYS) if len(frames) > 1 else 1
     return _file(frames[0].size, parts, plays, b"\n".join(writing.comments(raster)))
 
 
@@ -205,7 +206,10 @@ def _file(size: Size, parts: Sequence[PaletteFrame], plays: int, comment: bytes)
         transparent = part.palette.transparent
         is_seen = transparent is not None and (clears or bool((part.indexes == transparent).any()))
         flags = (_CLEAR if part.clears else _KEEP) << 2 | is_seen
-        duration = min(round(part.duration / _UNIT), _LONGEST)
+        duration = round(part.duration / _UNIT)
+        if duration > _LONGEST:
+            FidelityWarning.issue("timing_rounded", "GIF shows a frame for at most 655.35 seconds.")
+            duration = _LONGEST
         blocks += [b"!", _CONTROL, b"\x04", struct.pack("<BHB", flags, duration, transparent or 0), _END]
         height, width = part.indexes.shape
         flags, table = (0, b"") if part.palette is shared else _table(part.palette)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from engine import RASTER, Content, FileFormat, Loss, OptionValues, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins._pixels import pillow
+from plugins._pixels import animations, pillow
 
 
 def _is_complete(content: Content) -> bool:
@@ -42,6 +42,7 @@ _MAX_PIXELS = 26_000_000
 _LARGE_METHOD = 2
 # Method and quality of libwebp by effort. Methods 5 and 6 take a multiple of the time and save nothing in photos.
 _LOSSLESS = ((0, 0), (1, 20), (2, 25), (3, 30), (4, 50), (4, 65), (4, 75), (4, 85), (4, 95))
+_MAX_PLAYS = 65_535
 _FIRST_CHUNK = 12  # offset in a file
 _FRAME_HEADER = 16  # bytes
 # Offset and bit in the extended header.
@@ -90,6 +91,9 @@ def encode(
     else:
         width, height = frames[0].size
         method = _METHODS[effort - 1] if width * height <= _MAX_PIXELS else _LARGE_METHOD
+    animation = pillow.animation_parameters(raster, frames)
+    if animation:
+        animation["loop"] = animations.plays(raster, _MAX_PLAYS)
     data = pillow.encode(
         frames[0].image,
         "WEBP",
@@ -103,7 +107,7 @@ def encode(
         icc_profile=frames[0].icc_profile,
         exif=raster.metadata.exif,
         xmp=raster.metadata.xmp,
-        **pillow.animation_parameters(raster, frames),
+        **animation,
     )
     return _set_alpha_flag(data) if any(frame.image.mode == "RGBA" for frame in frames) else data
 

@@ -143,6 +143,26 @@ def test_a_frame_without_pixels_is_kept() -> None:
     assert not shown[1][..., 3].any()
 
 
+@pytest.mark.parametrize(("target", "most"), [("gif", 65_536), ("webp", 65_535)])
+def test_an_animation_plays_as_often_as_the_target_can_say(target: str, most: int) -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
+    reader = load_registry().plan([load_registry().formats[target]], "png").conversions[0]
+
+    results = [convert(_animation(frames, loop=count), target) for count in (most, most + 1, 1 << 31)]
+
+    assert [reader(result.data).loop_count for result in results] == [most] * 3
+    assert [codes(result) for result in results] == [set(), {"timing_rounded"}, {"timing_rounded"}]
+
+
+def test_a_frame_that_is_shown_longer_than_a_gif_can_say_is_reported() -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "red", "blue")]
+
+    results = [convert(_animation(frames, "WEBP", duration=[355_350, last, 50]), "gif") for last in (300_000, 300_010)]
+
+    assert [opened(result.data).info["duration"] for result in results] == [655_350] * 2
+    assert [codes(result) for result in results] == [set(), {"timing_rounded"}]
+
+
 @pytest.mark.parametrize("colors", [2, 256])
 def test_frames_can_all_be_transparent(colors: int) -> None:
     frames = [Image.new("RGBA", (8, 8), (index, 0, 0, 0)) for index in range(3)]

@@ -363,7 +363,8 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "sound_dropped": "the sound of a clip",
         "text_dropped": "words of a document; the message has their number",
         "timing_dropped": "frame durations, when frames become pages",
-        "timing_rounded": "frame durations, in the hundredths of a second of GIF, or of a long clip; the total stays",
+        "timing_rounded": "frame durations, in the hundredths of a second of GIF, or of a long clip, with its total; "
+        "and what is longer or plays more often than the target can say",
         "test_mode": "made with a test key",
         "tone_mapped": "light brighter than white; a curve makes it darker, and leaves middle gray (18 %) as it is",
         "functions_unknown": "formulas whose functions LibreOffice does not know; their cells keep their values",
