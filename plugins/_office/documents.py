@@ -54,10 +54,6 @@ COST = 10.0
 _SHORTEST_SIDE = 210.0  # mm, of most pages
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCRYPTED_PACKAGE = "EncryptedPackage"
-_USER_OF_SLIDES = "Current User"
-# Bytes of that stream, and their value in an encrypted file.
-_MARK = slice(12, 16)
-_ENCRYPTED_SLIDES = b"\xdf\xc4\xd1\xf3"
 _MANIFEST = "META-INF/manifest.xml"
 _FILE_PASSWORD = 0x2F  # a record of Excel
 _PASSWORD_OF_EXCEL = "VelvetSweatshop"  # of files that open without asking for one
@@ -241,8 +237,8 @@ def is_encrypted(data: bytes) -> bool:
     with suppress(OSError, IndexError), olefile.OleFileIO(BytesIO(data)) as file:  # a damaged file raises them
         if file.exists(_ENCRYPTED_PACKAGE):
             return True
-        if file.exists(_USER_OF_SLIDES):
-            return bool(file.openstream(_USER_OF_SLIDES).read(_HEAD)[_MARK] == _ENCRYPTED_SLIDES)
+        if file.exists(slide_encryption.CURRENT_USER):
+            return slide_encryption.is_encrypted(file)
         if file.exists("WordDocument"):
             return bool(file.openstream("WordDocument").read(_HEAD)[11] & 1)  # the flag fEncrypted
         name = "Workbook" if file.exists("Workbook") else "Book"

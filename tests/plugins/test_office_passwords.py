@@ -45,7 +45,7 @@ def test_records_and_pictures_of_an_encrypted_presentation_are_decrypted() -> No
         slides, pictures = (file.openstream(name).read() for name in ("PowerPoint Document", "Pictures"))
         assert not file.exists("EncryptedSummary")
     assert slides.startswith(b"".join(encrypted_slides.RECORDS))
-    assert pictures == encrypted_slides.PICTURE
+    assert pictures == b"".join(map(b"".join, encrypted_slides.PICTURES))
 
 
 @pytest.mark.parametrize("options", [{}, {"password": "wrong"}])

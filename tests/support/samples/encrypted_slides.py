@@ -1,4 +1,4 @@
-"""An encrypted presentation of PowerPoint 97 to 2007, as [MS-PPT] describes: records, a picture, and no slides."""
+"""An encrypted presentation of PowerPoint 97 to 2007, as [MS-PPT] describes: records, pictures, and no slides."""
 
 import struct
 from hashlib import sha1
@@ -10,7 +10,13 @@ from tests.support.samples.compound_files import compound_file
 
 PASSWORD = "secret"
 RECORDS = (struct.pack("<HHI", 15, 1000, 12) + b"first record", struct.pack("<HHI", 0, 4000, 6) + b"second")
-PICTURE = struct.pack("<HHI", 0x6E0, 0xF01E, 40) + bytes(range(16)) + b"\xff" + b"a picture in PNG by itself"[:23]
+# The parts of pictures that are encrypted by themselves: the header of the record, hashes, another header, and data.
+_HASH = bytes(range(16))
+PICTURES = (
+    (struct.pack("<HHI", 0x6E00, 0xF01E, 22), _HASH, b"\xff", b"a PNG"),
+    (struct.pack("<HHI", 0x6E10, 0xF01E, 44), _HASH, _HASH[::-1], b"\xff", b"another PNG"),
+    (struct.pack("<HHI", 0x3D40, 0xF01A, 60), _HASH, bytes(34), b"a metafile"),
+)
 _SALT = bytes(range(16))
 _BITS = 128
 _SESSION = 3  # the number of the record with the encryption
@@ -31,11 +37,6 @@ def _session() -> bytes:
     return struct.pack("<HHI", 15, 0x2F14, len(body)) + body
 
 
-def _picture() -> bytes:
-    parts = (PICTURE[:8], PICTURE[8:24], PICTURE[24:25], PICTURE[25:])
-    return b"".join(_encrypted(part, 0) for part in parts)
-
-
 def encrypted_slides() -> bytes:
     records = [*(_encrypted(record, number) for number, record in enumerate(RECORDS, 1)), _session()]
     offsets = [sum(map(len, records[:index])) for index in range(len(records))]
@@ -45,4 +46,5 @@ def encrypted_slides() -> bytes:
     user = struct.pack("<HHIII", 0, 0xFF6, 24, 20, 0xF3D1C4DF)
     user += struct.pack("<IHHBBHI", len(stream + directory), 0, 0x3F4, 3, 0, 0, 8)
     streams = {"Current User": user, "PowerPoint Document": stream + directory + edit, "EncryptedSummary": bytes(8)}
-    return compound_file({**streams, "Pictures": _picture()})
+    pictures = b"".join(_encrypted(part, 0) for picture in PICTURES for part in picture)
+    return compound_file({**streams, "Pictures": pictures})
