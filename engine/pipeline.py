@@ -109,7 +109,8 @@ def run(
         warnings.simplefilter("always")
         check_options(plan, options)
         checked = len(caught)
-        options = {name: value for name, value in options.items() if name not in plan.without_effect(options)}
+        unused = plan.without_effect(options)
+        options = {name: value for name, value in options.items() if name not in unused}
         payloads, files = open_inputs(plan, inputs, options, trace, names)
         if len(payloads) > 1:
             _forget_partly_ignored(caught, checked, len(payloads))
@@ -154,7 +155,7 @@ def _convert(
             started = len(caught)
             arguments = options, trace, on_decoded, originals, caught
             files = [*_convert(plan.unlimited, [(name, payload, pages)], *arguments, shared=None, sharing=None)]
-            if all(len(file.data) <= int(options[MAX_BYTES]) for file in files):
+            if MAX_BYTES not in options or all(len(file.data) <= int(options[MAX_BYTES]) for file in files):
                 yield from files
                 continue
             del caught[started:]

@@ -25,6 +25,7 @@ from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.step_errors import step_errors
 from engine.verification import verify
+from plugins.formats import png as png_format
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import sample, saved
@@ -188,6 +189,26 @@ def test_a_size_limit_has_no_effect_on_lossless_targets() -> None:
 
     assert (_codes(result), result.outcome.quality_used) == (["option_ignored"], None)
     assert "max_bytes" in result.outcome.warnings[0].message
+
+
+def test_a_size_limit_without_effect_leaves_the_path_that_keeps_pixels() -> None:
+    """PNG has a limit only with a palette."""
+    source = FileFormat("wrapped", media_type="x/wrapped", extensions=("wrapped",), sniff=Signature((0, b"WRAP")))
+    png = sample("png")
+
+    @conversion(source, _REGISTRY.formats["png"])
+    def unwrap(data: bytes) -> bytes:
+        return data.removeprefix(b"WRAP")
+
+    @conversion(source, RASTER)
+    def decode(data: bytes) -> Raster:
+        return png_format.decode(unwrap(data))
+
+    registry = Registry([*_REGISTRY.plugins, Plugin("wrapped", "", (unwrap, decode))])
+    options = {"max_bytes": 1000}
+    result = pipeline.run(registry.plan([source], "png", options=options), [b"WRAP" + png], options)
+
+    assert (result.data, _codes(result)) == (png, ["option_ignored"])
 
 
 def test_encoders_with_a_quality_have_a_size_limit() -> None:
