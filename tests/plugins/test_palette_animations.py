@@ -49,11 +49,7 @@ def _decibels(shown: Sequence[NDArray[Any]], expected: Sequence[Image.Image]) ->
 def test_a_gif_that_is_reduced_in_size_becomes_smaller() -> None:
     source = _animation(_moving(), "GIF")
 
-    result = convert(source, "gif", width=80)
-
-    assert len(result.data) < 0.8 * len(source)
-    with opened(result.data) as image:
-        assert len({bytes(frame.palette.palette) for frame in ImageSequence.Iterator(image.copy())}) == 1  # type: ignore[union-attr]
+    assert len(convert(source, "gif", width=80).data) < 0.8 * len(source)
 
 
 def test_frames_store_the_rectangle_that_changes() -> None:
@@ -93,12 +89,11 @@ def test_scenes_have_palettes_of_their_own() -> None:
         for index in range(32)
     ]
 
-    result = convert(_animation(frames), "gif")
-    shown = _shown(result.data)
+    whole, *scenes = (
+        _decibels(_shown(convert(_animation(part), "gif").data), part) for part in (frames, frames[:16], frames[16:])
+    )
 
-    assert _decibels(shown, frames) > 34
-    with opened(result.data) as image:
-        assert image.global_palette is not None  # type: ignore[attr-defined]
+    assert whole > min(scenes) - 0.5  # with one palette for both, it is 2 dB less
 
 
 def test_a_frame_stores_only_the_colors_that_it_uses() -> None:
