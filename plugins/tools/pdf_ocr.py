@@ -53,9 +53,9 @@ def _check_languages(text: str) -> str:
 
 
 def commands(language: str | None) -> dict[str, list[str]]:
-    """What starts Tesseract with the languages of an option; without it, with each language that is installed.
+    """The command that starts Tesseract with the languages of an option, by their names.
 
-    English is the first one, and the only one if there are too many.
+    Without the option, one for each language that is installed, English first; only for English if they are too many.
     """
     if language:
         names = ["+".join(_codes(language))]

@@ -46,11 +46,11 @@ _SKEW_SIDE = 1000  # pixels of the image that is searched
 _SKEW_PIXELS = 20_000
 _CONTRAST = 40  # levels between ink and paper
 _LINES = 1.5  # how much clearer the rows of text are than those at other angles
-_STRIP = 1 / 16  # The share of the height of a page by which its language is recognized.
+_STRIP = 1 / 16  # of the height of a page, in which its language is recognized
 _MIN_STRIP = 150  # pixels: some lines, also of a small image
-_SURE = 95  # percent; words that are in the language have more, most words in similar languages less
+_CERTAIN_WORD = 95  # percent of confidence; words of the language have more, most words in similar languages less
 Commands: TypeAlias = Mapping[str, Sequence[str]]
-"""What starts Tesseract with languages, by their names. If there are several, the first pages decide."""
+"""Commands that start Tesseract, by the languages that they name. Of several, the first pages decide on one."""
 
 
 class Scan(NamedTuple):
@@ -142,14 +142,14 @@ def recognized(scans: Iterable[Scan], commands: Commands) -> Iterator[Layer | No
 
 
 def _choose(scans: Sequence[Scan], commands: Commands, pool: ThreadPoolExecutor) -> Sequence[str]:
-    """The command with which the most characters of the densest strip of the scans are in words that are sure.
+    """The command that reads the most characters, in words that are certain, in the strip of the scans with most text.
 
-    The first one of equal ones. Issues a warning if there are several, and such words.
+    Of equal ones, the first. Issues a warning if there are several, and such words.
     """
     if len(commands) == 1:
         return next(iter(commands.values()))
     strip = max(map(_densest, scans), key=itemgetter(0))[1]
-    counts = [*pool.map(partial(_sure, strip), commands.values())]
+    counts = [*pool.map(partial(_certain_characters, strip), commands.values())]
     language = [*commands][counts.index(max(counts))]
     if any(counts):
         FidelityWarning.issue("language_guessed", f"The text was read as {language}; `language` can name another one.")
@@ -157,7 +157,7 @@ def _choose(scans: Sequence[Scan], commands: Commands, pool: ThreadPoolExecutor)
 
 
 def _densest(scan: Scan) -> tuple[int, Scan]:
-    """The strip of a scan, turned so that its lines are level, with the most edges, and their number."""
+    """The number of edges in the strip of a scan that has the most, and that strip, turned so that lines are level."""
     image = scan.image.rotate(skew(scan.image), Image.Resampling.BICUBIC, expand=True, fillcolor=255)
     edges = np.abs(np.diff(np.asarray(image, np.int16), axis=1)) > _CONTRAST
     height = min(image.height, max(_MIN_STRIP, round(image.height * _STRIP)))
@@ -167,10 +167,10 @@ def _densest(scan: Scan) -> tuple[int, Scan]:
     return int(counts[top]), Scan(image.crop((0, top, image.width, top + height)), scan.dpi)
 
 
-def _sure(scan: Scan, command: Sequence[str]) -> int:
-    """How many characters are in words that Tesseract is sure of."""
+def _certain_characters(scan: Scan, command: Sequence[str]) -> int:
+    """The number of characters in words that Tesseract is certain of."""
     words = _words(_start(scan, command, "stdout", "tsv").stdout.decode())
-    return sum(len(word) for word, confidence in words if confidence >= _SURE)
+    return sum(len(word) for word, confidence in words if confidence >= _CERTAIN_WORD)
 
 
 def _recognize(scan: Scan, command: Sequence[str]) -> Layer | None:
@@ -209,7 +209,7 @@ def _run(scan: Scan, command: Sequence[str]) -> tuple[float, bytes]:
 
 
 def _words(table: str) -> list[tuple[str, float]]:
-    """The words of a table of Tesseract, with its confidence in percent."""
+    """The words of a table of Tesseract, each with its confidence in percent."""
     rows = [row.split("\t") for row in table.split("\n")[1:-1]]
     return [(row[-1], float(row[-2])) for row in rows if row[-1].strip()]
 
