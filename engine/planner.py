@@ -51,8 +51,8 @@ class Plan:
     which are opened without options. `steps` lead on to the target; there is at least one conversion, but none after a
     tool that encodes. `reader` decodes the result to verify it. `transforms` are those that can run on the way, in
     their order; those that run are in `steps`. `options` are its options by name. The tool runs the `stages`, if it has
-    any; the last one makes the target. `unlimited` is the plan without `max_bytes`, if it takes another path, whose
-    result comes first: it can keep more than a search for a quality.
+    any; the last one makes the target. `unlimited` is the plan without `max_bytes`, if that takes another path. It runs
+    first, because it can lose less than a search for a quality; this plan runs if its result is too large.
     """
 
     sources: tuple[FileFormat, ...]

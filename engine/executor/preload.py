@@ -109,7 +109,7 @@ def import_modules(modules: Iterable[str]) -> None:
 
 
 def import_errors(modules: Iterable[str]) -> dict[str, str]:
-    """Imports modules. Returns, by name, why some cannot be: mostly, a library is missing or has another version."""
+    """Imports modules. Returns the errors of those that cannot be imported, by name, such as a missing library."""
     errors: dict[str, str] = {}
     for module in modules:
         try:

@@ -49,8 +49,8 @@ def optimize(
 ) -> tuple[bytes, int]:
     """The document with only what it uses, once, in the best compression without loss. Changes `document`.
 
-    With `settings`, images are compressed as by `with_images`, whose results these are; otherwise they stay as they
-    are. Several calls of `with_images` can follow, but need memory for another copy of the file.
+    With `settings`, images are compressed, too, in less memory than by a call of `with_images` for the result. Returns
+    the file, and the number of images that can be stored as JPEG; 0 without `settings`.
     """
     remove_private_data(document)
     pages = [page.obj for page in document.pages]

@@ -84,6 +84,7 @@ class NearestPalette(Palette):
         self._nearest = np.full(1 << 3 * _CELL_BITS, -1, np.int16)
 
     def indexes(self, pixels: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        # The upper 7 bits of red, green and blue.
         cells = (pixels >> 1 & 0x7F) | (pixels >> 2 & 0x3F80) | (pixels >> 3 & 0x1FC000)
         found = self._nearest[cells]
         if (found < 0).any():
@@ -97,7 +98,7 @@ class NearestPalette(Palette):
 
 
 def _nearest(samples: NDArray[np.uint8], cells: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """The indexes of the colors with the least distance to the centers of cells."""
+    """The index of the color that is nearest to the center of each cell, of red, green and blue from the lowest bit."""
     levels = np.stack([cells >> shift & (1 << _CELL_BITS) - 1 for shift in (0, _CELL_BITS, 2 * _CELL_BITS)], axis=-1)
     centers = levels.astype(np.float32) * _CELL + (_CELL - 1) / 2
     colors = samples[:, :3].astype(np.float32)
@@ -145,7 +146,10 @@ def nearest_palette(pixels: NDArray[np.uint32], colors: int, limit: int) -> Near
 
 
 def sample(pixels: NDArray[np.uint32], frames: int) -> NDArray[np.uint32]:
-    """Opaque pixels of one of several frames, of which as many are taken as decide on a palette."""
+    """Opaque pixels of a frame, as many as its share of those that decide on the palette of a clip of `frames`.
+
+    They are chosen at random, but always the same.
+    """
     flat = pixels.ravel()
     share = max(1, _SAMPLES // frames)
     if flat.size > share:
@@ -162,12 +166,10 @@ def _split(samples: Sequence[NDArray[np.uint32]], palette: NearestPalette, color
     """A palette per frame: `palette`, or those of the two halves if they have clearly smaller errors."""
     middle = len(samples) // 2
     if middle >= _SCENE and colors < limit:  # Without a transparent index, what stays needs the same palette.
-        halves = [np.concatenate(part) for part in (samples[:middle], samples[middle:])]
+        parts = samples[:middle], samples[middle:]
+        halves = [np.concatenate(part) for part in parts]
         own = [nearest_palette(half, colors, limit) for half in halves]
-        of_one = sum(_error(palette, half) for half in halves)
-        of_two = sum(_error(one, half) for one, half in zip(own, halves, strict=True))
-        if of_two < of_one * _GAIN:
-            parts = (samples[:middle], samples[middle:])
+        if sum(map(_error, own, halves)) < _GAIN * sum(_error(palette, half) for half in halves):
             return [one for part, found in zip(parts, own, strict=True) for one in _split(part, found, colors, limit)]
     return [palette] * len(samples)
 
@@ -179,7 +181,7 @@ def _error(palette: Palette, pixels: NDArray[np.uint32]) -> float:
 
 
 def with_entries(indexes: NDArray[np.uint8], entries: NDArray[np.uint8]) -> Image.Image:
-    """The image of these indexes of a palette, whose entries are red, green, blue and alpha."""
+    """The image of these indexes of a palette, whose entries are red, green, blue and alpha, with opaque ones last."""
     result = Image.fromarray(indexes)
     result.putpalette(entries[:, :3].tobytes())
     alpha = entries[:, 3]

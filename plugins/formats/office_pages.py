@@ -177,7 +177,7 @@ def _checked_printer(format: FileFormat) -> AnyConversion:
 
 
 def _shapes(page: pymupdf.Page) -> list[pymupdf.Rect]:
-    """The boxes of what a page of a drawing shows before its background."""
+    """The boxes of what a page of a drawing shows in front of its background."""
     return [pymupdf.Rect(box) for _, box in page.get_bboxlog()[1:]]
 
 

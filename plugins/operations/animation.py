@@ -74,7 +74,7 @@ def timing(
 
 @transform(RASTER, after=timing, memory=8)
 def frame_rate(raster: Raster, *, fps: Fps | None = None) -> Raster:
-    """Leaves out frames of an animation that come too soon. Issues a FidelityWarning if it is none.
+    """Leaves out frames of an animation that come too soon. Issues a FidelityWarning if the raster is not animated.
 
     Keeps all remaining frames in memory: their number is known only after all durations have been read.
     """
@@ -94,7 +94,7 @@ def _warn_ignored(names: Iterable[str]) -> None:
 
 
 def _slowed(frames: Iterable[Frame], period: float) -> Iterator[Frame]:
-    """The frames that begin after the period of one before, on average, for the time until the next of them."""
+    """On average at most one frame in each period of milliseconds, which is shown until the next one that remains."""
     kept: Frame | None = None
     begin = due = 0.0
     for frame in frames:

@@ -49,7 +49,7 @@ class ImageSettings:
 
 
 def recompress(document: Pdf, settings: ImageSettings, data: bytes, password: str) -> int:
-    """Replaces images, one at a time, of a document that was read from `data`.
+    """Replaces images, one at a time, of a document that was read from `data`, with its password.
 
     Returns the number of those that can be JPEGs, whether they changed or not.
 
