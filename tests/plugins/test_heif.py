@@ -16,7 +16,7 @@ import pyvips
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
-from engine import DeepPixels, Frame, Raster, pipeline
+from engine import RASTER, DeepPixels, Frame, Raster, pipeline
 from engine.registry import load_registry
 from plugins.formats import avif, heic
 from tests.support.browser import Screenshots, running_browser
@@ -138,6 +138,21 @@ def test_loop_counts_are_written_and_read(loop: int) -> None:
     source = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=100, loop=loop)
 
     assert Image.open(BytesIO(convert(convert(source, "avif").data, "webp").data)).info["loop"] == loop
+
+
+@pytest.mark.parametrize("target", ["png", "avif", "jxl"])
+def test_a_sequence_can_play_for_longer_than_other_formats_can_say(target: str) -> None:
+    frames = [Image.new("RGB", (40, 30), color) for color in ("red", "blue")]
+    data = saved(frames[0], "AVIF", save_all=True, append_images=frames[1:], duration=100)
+    header, edits = (data.index(kind) + 4 for kind in (b"tkhd", b"elst"))
+    endless = bytearray(data)
+    struct.pack_into(">Q", endless, header + 28, (1 << 64) - 2)  # the duration of the track
+    endless[edits + 3] = 1  # it repeats
+
+    result = convert(bytes(endless), target).data
+
+    reader = _REGISTRY.path(_REGISTRY.identify_content(result), RASTER)[0]
+    assert reader(result).loop_count == (1 << 31) - 1
 
 
 def test_a_browser_plays_an_animation_as_often_as_its_source() -> None:
