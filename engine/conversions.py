@@ -444,8 +444,7 @@ def tool(
     Its positional parameter is a payload, or a list of payloads if `inputs` allows several. At least one of `sources`
     and `decoded_to` is needed; `decoded_to` accepts the formats of all files that a step decodes to it. A tool that
     `encodes` returns files of the format `target` instead of payloads, as EncodedFile. The default of `target` is the
-    first of the `sources`. The first line of the docstring describes the tool. `example` are options of an example that
-    are not required. Others are as in Tool.
+    first of the `sources`. The first line of the docstring describes the tool. Other parameters are as in Tool.
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:

@@ -59,9 +59,9 @@ class NamedFile:
 class InputFile:
     """Marks a keyword-only parameter as a file: `stamp: Annotated[Raster, InputFile(RASTER, "A sentence.")]`.
 
-    `format` is the format in memory of the payload that it receives; a tool receives a NamedFile if it is None, and a
-    list if the `maximum` number of files is above 1. A transform receives one of the `names`, given instead, as text.
-    The `minimum` is 1 without a default. `example` is the name of a file.
+    `format` is the format in memory of its payload; a tool receives a NamedFile if it is None, and a list if the
+    `maximum` number of files is above 1. A request can have one of the `names` instead of a file, which a transform
+    receives as text. The `minimum` is 1 without a default. `example` is the name of a file.
     """
 
     format: Any
