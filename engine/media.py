@@ -53,9 +53,9 @@ class ImageSource:
 
     `lossy`: the pixels come from a lossy codec. `developed`: they are developed from sensor data, for which fewer bits
     are no loss. `scalable`: they are drawn from vectors, at the size requested. `turned`: the decoder has turned them
-    upright. `palette`: they are indexes of one. `bare`: the file is known to have no metadata but profile, resolution
-    and timing. `bit_depth` is the number of bits per sample of an image with deep frames, or of gray with fewer than 8;
-    above 16, the deep frames issue a FidelityWarning where they lose some.
+    upright. `palette`: the file has a palette for them. `bare`: the file is known to have no metadata but profile,
+    resolution and timing. `bit_depth` is the number of bits per sample of an image with deep frames, or of gray with
+    fewer than 8; above 16, the deep frames issue a FidelityWarning where they lose some.
     """
 
     lossy: bool = False

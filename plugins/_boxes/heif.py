@@ -19,7 +19,7 @@ LOCATION_COUNT = VERSION + 2
 LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
 FIRST_ASSOCIATIONS = VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
-_MAX_PLAYS = (1 << 31) - 1  # years, which PNG can say, too
+_MAX_PLAYS = (1 << 31) - 1  # the most that PNG can say; they take years
 _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
