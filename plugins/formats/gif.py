@@ -248,7 +248,7 @@ def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
     ends = rounded = 0.0
     for frame in frames:
         ends += frame.duration / _UNIT
-        units = round(ends - rounded)
+        units = max(round(ends - rounded), 0)
         if frame.duration > _UNIT:
             if ends - rounded < 1:
                 timed[-1] = replace(frame, duration=timed[-1].duration)

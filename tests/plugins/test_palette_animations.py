@@ -149,6 +149,16 @@ def test_an_animation_plays_as_often_as_the_target_can_say(target: str, most: in
     assert [codes(result) for result in results] == [set(), {"timing_rounded"}, {"timing_rounded"}]
 
 
+def test_a_short_frame_after_longer_ones_has_no_negative_duration() -> None:
+    frames = [Image.new("RGB", (8, 8), (30 * index, 0, 0)) for index in range(8)]
+
+    result = convert(_animation(frames, duration=[*[15] * 6, 1, 15]), "gif")
+
+    with opened(result.data) as image:
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(image)]
+    assert sum(durations) == pytest.approx(106, abs=10)
+
+
 def test_a_frame_that_is_shown_longer_than_a_gif_can_say_is_reported() -> None:
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "red", "blue")]
 
