@@ -330,7 +330,7 @@ def expand(
         return [path]
     found: list[Path] = []
     for one in sorted(path.iterdir()):
-        if one.name.startswith(".") or (output is not None and output.exists() and one.samefile(output)):
+        if one.name.startswith(".") or (output is not None and _is_same(one, output)):
             continue
         if one.is_dir() and recursive and not one.is_symlink():
             with suppress(UsageError):  # other folders may have files
@@ -364,8 +364,15 @@ def _check(path: Path, output: Path | None) -> None:
     """Raises UsageError if there is no such input, or if the output is the same file."""
     if path != _STANDARD_STREAM and not path.is_file():
         raise UsageError(f"{path} is not a file or folder." if not path.exists() else f"{path} is not a regular file.")
-    if output is not None and path.exists() and output.exists() and output.samefile(path):
+    if output is not None and _is_same(path, output):
         raise UsageError(f"the output would overwrite the input {path}.")
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths are the same file. False if one is missing, such as a file that has just been renamed."""
+    with suppress(OSError):
+        return path.samefile(other)
+    return False
 
 
 def _check_output(output: Path | None) -> None:
