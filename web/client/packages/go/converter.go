@@ -82,6 +82,7 @@ func (c Converter) Convert(
 			return body, err
 		}
 		if job.Data.Error != nil {
+			job.Data.Error.Status = http.StatusOK
 			return nil, job.Data.Error
 		}
 		if job.Data.Status == "cancelled" {
@@ -141,7 +142,7 @@ func (c Converter) send(
 
 func errorOf(status int, body []byte) *ConvertdError {
 	temporary := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
-	read := struct{ Error *ConvertdError }{&ConvertdError{status, "unknown", fmt.Sprintf("Status %d", status), temporary}}
+	read := struct{ Error ConvertdError }{ConvertdError{status, "unknown", fmt.Sprintf("Status %d", status), temporary}}
 	json.Unmarshal(body, &read) // the body of another server is no JSON
-	return read.Error
+	return &read.Error
 }

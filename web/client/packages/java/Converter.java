@@ -30,10 +30,10 @@ public final class Converter {
     public final int status;
     public final String code;
 
-    ConvertdError(int status, JsonNode error) {
-      super(error.path("message").asText("Status " + status));
+    ConvertdError(int status, JsonNode error, String code, String message) {
+      super(error.path("message").asText(message));
       this.status = status;
-      this.code = error.path("code").asText("unknown");
+      this.code = error.path("code").asText(code);
     }
   }
 
@@ -75,7 +75,7 @@ public final class Converter {
       job = JSON.readTree(send(wait).body()).get("data");
     }
     if (!job.get("status").asText().equals("completed")) {
-      throw new ConvertdError(200, job.get("error"));
+      throw new ConvertdError(200, job.path("error"), job.get("status").asText(), "The job was cancelled.");
     }
     return send(request("/files/" + job.get("result").get("file_id").asText() + "/download")).body();
   }
@@ -101,11 +101,12 @@ public final class Converter {
         if (response.statusCode() < 300) {
           return response;
         }
-        asked = response.headers().firstValueAsLong("Retry-After").orElse(0);
+        String after = response.headers().firstValue("Retry-After").orElse("");
+        asked = after.matches("[0-9]{1,9}") ? Long.parseLong(after) : 0; // of other servers, it can be a date
         JsonNode error = errorOf(response.body());
         boolean temporary = Set.of(429, 503).contains(response.statusCode());
         if (attempt >= ATTEMPTS || !error.path("retryable").asBoolean(temporary) || asked > MAX_WAIT) {
-          throw new ConvertdError(response.statusCode(), error);
+          throw new ConvertdError(response.statusCode(), error, "unknown", "Status " + response.statusCode());
         }
       } catch (ConvertdError refused) {
         throw refused;
