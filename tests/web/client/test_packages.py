@@ -268,7 +268,7 @@ def _check(server: Running, package: Path, printed: str, stored: str = "") -> No
         with Image.open(package / name) as image:
             assert (image.format, image.width) == ("PNG", width)
     message = server.convert(b"?", "png", name="photo.jpg").json()["error"]["message"]
-    refusals = (f"400 invalid_file_type: {message}", "502 unknown: Status 502", "200 cancelled: The job was cancelled.")
+    refusals = (f"400 invalid_file_type: {message}", "500 unknown: Status 500", "200 cancelled: The job was cancelled.")
     assert printed == "\n".join(refusals) + f"\n{stored}"
 
 
@@ -280,8 +280,8 @@ def _run(folder: Path, *command: str, server: Running | None = None) -> str:
     """Runs a command, which must succeed, next to a server that a proxy hides at times. Returns its output."""
     responses = iter(
         (
-            reply(503, b'{"error": null}', retry_after="Wed, 21 Oct 2026 07:28:00 GMT"),
-            reply(502, b'{"error": "Bad Gateway"}'),
+            reply(502, b'{"error": null}', retry_after="Wed, 21 Oct 2026 07:28:00 GMT"),
+            reply(500, b'{"error": "Broken"}'),
             reply(202, b'{"data": {"job_id": "job_1", "status": "cancelled", "error": null}}'),
         )
     )

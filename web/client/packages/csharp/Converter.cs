@@ -104,7 +104,7 @@ namespace Convertd
                     }
                     double asked = response.Headers.RetryAfter?.Delta?.TotalSeconds ?? 0;
                     JsonObject? error = ErrorOf(body);
-                    bool retryable = (bool?)error?["retryable"] ?? status is 429 or 503;
+                    bool retryable = (bool?)error?["retryable"] ?? status is 429 or 502 or 503 or 504;
                     if (attempt >= Attempts || !retryable || asked > MaxWait)
                     {
                         throw new ConvertdError(status, error, "unknown", "Status " + status);

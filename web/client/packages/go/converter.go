@@ -141,7 +141,7 @@ func (c Converter) send(
 }
 
 func errorOf(status int, body []byte) *ConvertdError {
-	temporary := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	temporary := status == http.StatusTooManyRequests || http.StatusBadGateway <= status && status <= http.StatusGatewayTimeout
 	read := struct{ Error ConvertdError }{ConvertdError{status, "unknown", fmt.Sprintf("Status %d", status), temporary}}
 	json.Unmarshal(body, &read) // the body of another server is no JSON
 	return &read.Error

@@ -104,7 +104,7 @@ public final class Converter {
         String after = response.headers().firstValue("Retry-After").orElse("");
         asked = after.matches("[0-9]{1,9}") ? Long.parseLong(after) : 0; // of other servers, it can be a date
         JsonNode error = errorOf(response.body());
-        boolean temporary = Set.of(429, 503).contains(response.statusCode());
+        boolean temporary = Set.of(429, 502, 503, 504).contains(response.statusCode());
         if (attempt >= ATTEMPTS || !error.path("retryable").asBoolean(temporary) || asked > MAX_WAIT) {
           throw new ConvertdError(response.statusCode(), error, "unknown", "Status " + response.statusCode());
         }

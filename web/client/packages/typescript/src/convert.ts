@@ -71,7 +71,7 @@ async function send(path: string, settings: Settings, init: RequestInit): Promis
       if (response.ok) return new Response(await response.arrayBuffer(), response); // read where losses are repeated
       const error = (await response.json().catch(() => ({}))).error ?? {};
       const asked = Number(response.headers.get('Retry-After')) || 0; // of other servers, it can be a date
-      const retryable = error.retryable ?? [429, 503].includes(response.status);
+      const retryable = error.retryable ?? [429, 502, 503, 504].includes(response.status);
       if (last || !retryable || asked > MAX_WAIT)
         throw new ConvertdError(
           error.message ?? `Status ${response.status}`,
