@@ -195,14 +195,15 @@ def _make_named_task(
 def _with_different_outputs(planned: Sequence[_Planned]) -> list[_Planned]:
     """The plans; of those with the same output, all but the first have a number: photo.webp, photo_2.webp."""
     taken = {output for _, output, _ in planned}
-    used = set[Path]()
+    numbers: dict[Path, Iterator[int]] = {}
     found: list[_Planned] = []
     for path, output, target in planned:
         place = output
-        if output in used:
-            names = (output.with_stem(f"{output.stem}_{number}") for number in count(2))
-            place = next(name for name in names if name not in taken | used)
-        used |= {place} if place is not None else set()
+        if output in numbers:
+            names = (output.with_stem(f"{output.stem}_{number}") for number in numbers[output])
+            place = next(name for name in names if name not in taken)
+        elif output is not None:
+            numbers[output] = count(2)
         found.append((path, place, target))
     return found
 
