@@ -52,12 +52,12 @@ public final class Converter {
     String boundary = UUID.randomUUID().toString();
     ByteArrayOutputStream form = new ByteArrayOutputStream();
     String name = file.getFileName().toString().replace("\"", "%22");
-    addPart(form, boundary, "file\"; filename=\"" + name, Files.readAllBytes(file));
-    addPart(form, boundary, "output_format", format.getBytes(StandardCharsets.UTF_8));
+    addPart(form, boundary, "name=\"file\"; filename=\"" + name + "\"", Files.readAllBytes(file));
+    addPart(form, boundary, "name=\"output_format\"", format.getBytes(StandardCharsets.UTF_8));
     for (Map.Entry<String, ?> option : options.entrySet()) {
       Object value = option.getValue();
       byte[] content = value instanceof String text ? text.getBytes(StandardCharsets.UTF_8) : JSON.writeValueAsBytes(value);
-      addPart(form, boundary, option.getKey(), content);
+      addPart(form, boundary, "name=\"" + option.getKey() + "\"", content);
     }
     form.write(("--" + boundary + "--\r\n").getBytes(StandardCharsets.UTF_8));
     HttpRequest.Builder request =
@@ -80,9 +80,9 @@ public final class Converter {
     return send(request("/files/" + job.get("result").get("file_id").asText() + "/download")).body();
   }
 
-  private static void addPart(ByteArrayOutputStream form, String boundary, String name, byte[] content)
+  private static void addPart(ByteArrayOutputStream form, String boundary, String parameters, byte[] content)
       throws IOException {
-    String head = "--" + boundary + "\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n";
+    String head = "--" + boundary + "\r\nContent-Disposition: form-data; " + parameters + "\r\n\r\n";
     form.write(head.getBytes(StandardCharsets.UTF_8));
     form.write(content);
     form.write("\r\n".getBytes(StandardCharsets.UTF_8));
