@@ -352,11 +352,11 @@ def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None, c
     if not path.is_file():
         return "it is not a regular file"
     fmt = registry.format(path.suffix[1:])
-    if fmt is None or not registry.targets(fmt):
+    if fmt is None or not (targets := registry.targets(fmt)):
         return "its extension is of no readable format"
     if fmt == target and not changes:
         return f"its format is {target} already"
-    if target is not None and target.name in registry.formats and target not in registry.targets(fmt):
+    if target is not None and target.name in registry.formats and target not in targets:
         return f"{fmt} cannot be converted to {target}"
     return None
 
