@@ -101,6 +101,7 @@ def test_an_installation_converts_as_this_one_beside_packages_of_the_same_names(
     for key, one in found.items():
         if key[1] in (".webp", ".jpg", ".png", ".tif", ".tiff", ".gif", ".bmp"):
             assert _difference(one["outputs"][0], expected[key]["outputs"][0]) < 1, key
+    shutil.rmtree(project / "web")
     hidden = subprocess.run(
         [installed, "--version"],
         cwd=project,
@@ -109,4 +110,4 @@ def test_an_installation_converts_as_this_one_beside_packages_of_the_same_names(
         env={**os.environ, "PYTHONPATH": "."},
         check=False,
     )
-    assert hidden.returncode == 1
+    assert "config.py is imported in place of" in hidden.stderr

@@ -97,8 +97,8 @@ def _run(
             known = registry.options if tool is None else registry.tool_options(tool)
             given, shares = units.without_units(given)
             options = validate_options(known, given, from_text=True)
-            if tool is not None and shares:
-                raise UsageError("Shares of a size are for conversions, not for tools.")
+            if shares and (tool is not None or mode.outputs is not None):
+                raise UsageError("Shares of a size are for conversions to one output, not for tools.")
             if tool is None:
                 tasks, options = _with_files(registry, tasks, options)
             _check_mode(tasks, mode)
@@ -171,27 +171,33 @@ async def _run_locally(
     skipped: list[SkippedFile],
     mode: Mode,
 ) -> list[CommandResult]:
-    if shares:
-        tasks = await _with_sizes(convert(tasks=tasks, dry_run=True), shares)
-    results = convert(tasks=tasks, outputs=mode.outputs, dry_run=mode.dry_run)
+    run = partial(convert, outputs=mode.outputs, dry_run=mode.dry_run)
+    results = _at_shares(shares, tasks, partial(convert, dry_run=True), run) if shares else run(tasks)
     return await report(results, len(tasks), skipped, mode.display)
 
 
-async def _with_sizes(results: AsyncIterator[CommandResult], shares: Mapping[str, float]) -> list[ConversionTask]:
-    """The tasks of dry runs, with shares of the size that each result would have, in pixels.
+async def _at_shares(
+    shares: Mapping[str, float],
+    tasks: Sequence[ConversionTask],
+    dry_run: Callable[[Sequence[ConversionTask]], AsyncIterator[CommandResult]],
+    run: Callable[[Sequence[ConversionTask]], AsyncIterator[CommandResult]],
+) -> AsyncIterator[CommandResult]:
+    """Runs the tasks with shares of the size that each result would have, in pixels. Yields failed dry runs, too.
 
-    Those that fail stay, and fail again. Raises UsageError if a result has no size.
+    Raises UsageError if a result has no size.
     """
-    tasks: list[ConversionTask] = []
-    async for result in results:
-        sides: dict[str, int] = {}
-        if (outcome := result.outcome) is not None:
-            if outcome.width is None or outcome.height is None:
-                raise UsageError(f"{result.task.label}: the result has no size of which it could be a share.")
-            sizes = {"width": outcome.width, "height": outcome.height}
-            sides = {name: max(1, round(share * sizes[name])) for name, share in shares.items()}
-        tasks.append(replace(result.task, options=sides))
-    return tasks
+    sized: list[ConversionTask] = []
+    async for result in dry_run(tasks):
+        if (outcome := result.outcome) is None:
+            yield result
+            continue
+        if outcome.width is None or outcome.height is None:
+            raise UsageError(f"{result.task.label}: the result has no size of which it could be a share.")
+        sizes = {"width": outcome.width, "height": outcome.height}
+        sides = {name: max(1, round(share * sizes[name])) for name, share in shares.items()}
+        sized.append(replace(result.task, options=sides))
+    async for result in run(sized):
+        yield result
 
 
 async def _run_remotely(
@@ -205,15 +211,13 @@ async def _run_remotely(
     """Converts on the server, prints the results and the remaining credits."""
     fields = {**options, **mode.target}
     async with client:
-        results: AsyncIterator[CommandResult]
-        if shares:
-            tasks = await _with_sizes(remote.dry_run_remotely(client, tasks, fields), shares)
+        dry_run = partial(remote.dry_run_remotely, client, options=fields)
+        run = partial(remote.convert_remotely, client, options=fields, jobs=mode.jobs)
         if mode.submit:
-            results = remote.submit_remotely(client, tasks, fields)
+            run = partial(remote.submit_remotely, client, options=fields)
         elif mode.dry_run:
-            results = remote.dry_run_remotely(client, tasks, fields)
-        else:
-            results = remote.convert_remotely(client, tasks, fields, mode.jobs)
+            run = dry_run
+        results = _at_shares(shares, tasks, dry_run, run) if shares else run(tasks)
         done = await report(results, len(tasks), skipped, mode.display)
         hidden = mode.dry_run or mode.display.quiet or mode.display.as_json
         if not hidden and any(not result.error for result in done):

@@ -52,7 +52,7 @@ def _path() -> Path:
 
 def _read_keys() -> dict[str, str]:
     """The keys by base URL; none if there is no such file or it has other content."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         return {str(url): str(key) for url, key in json.loads(_path().read_text()).items()}
     return {}
 

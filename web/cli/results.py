@@ -259,7 +259,7 @@ def describe(result: CommandResult, display: Display, *, in_full: bool) -> list[
         return [*lines, *(f"{name}: {line}" for line in explained)]
     if len(result.outputs) > 1:
         lines.append(f"{name}: {len(result.outputs)} files, {result.outputs[0]} to {result.outputs[-1]}")
-    elif outcome.container:
+    elif outcome.container and outcome.file_count > 1:
         lines.append(f"{name}: {outcome.file_count} files in {result.outputs[0]}")
     if display.verbose and len(result.outputs) > 1:
         lines += [f"{name}: {path}, {Path(path).stat().st_size:,} bytes" for path in result.outputs]

@@ -195,14 +195,15 @@ def _make_named_task(
 def _with_different_outputs(planned: Sequence[_Planned]) -> list[_Planned]:
     """The plans; of those with the same output, all but the first have a number: photo.webp, photo_2.webp."""
     taken = {output for _, output, _ in planned}
-    used = set[Path]()
+    numbers: dict[Path, Iterator[int]] = {}
     found: list[_Planned] = []
     for path, output, target in planned:
         place = output
-        if output in used:
-            names = (output.with_stem(f"{output.stem}_{number}") for number in count(2))
-            place = next(name for name in names if name not in taken | used)
-        used |= {place} if place is not None else set()
+        if output in numbers:
+            names = (output.with_stem(f"{output.stem}_{number}") for number in numbers[output])
+            place = next(name for name in names if name not in taken)
+        elif output is not None:
+            numbers[output] = count(2)
         found.append((path, place, target))
     return found
 
@@ -330,7 +331,7 @@ def expand(
         return [path]
     found: list[Path] = []
     for one in sorted(path.iterdir()):
-        if one.name.startswith(".") or (output is not None and output.exists() and one.samefile(output)):
+        if one.name.startswith(".") or (output is not None and _is_same(one, output)):
             continue
         if one.is_dir() and recursive and not one.is_symlink():
             with suppress(UsageError):  # other folders may have files
@@ -351,11 +352,11 @@ def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None, c
     if not path.is_file():
         return "it is not a regular file"
     fmt = registry.format(path.suffix[1:])
-    if fmt is None or not registry.targets(fmt):
+    if fmt is None or not (targets := registry.targets(fmt)):
         return "its extension is of no readable format"
     if fmt == target and not changes:
         return f"its format is {target} already"
-    if target is not None and target.name in registry.formats and target not in registry.targets(fmt):
+    if target is not None and target.name in registry.formats and target not in targets:
         return f"{fmt} cannot be converted to {target}"
     return None
 
@@ -364,8 +365,15 @@ def _check(path: Path, output: Path | None) -> None:
     """Raises UsageError if there is no such input, or if the output is the same file."""
     if path != _STANDARD_STREAM and not path.is_file():
         raise UsageError(f"{path} is not a file or folder." if not path.exists() else f"{path} is not a regular file.")
-    if output is not None and path.exists() and output.exists() and output.samefile(path):
+    if output is not None and _is_same(path, output):
         raise UsageError(f"the output would overwrite the input {path}.")
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths are the same file. False if one is missing, such as a file that has just been renamed."""
+    with suppress(OSError):
+        return path.samefile(other)
+    return False
 
 
 def _check_output(output: Path | None) -> None:

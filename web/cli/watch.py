@@ -60,6 +60,7 @@ def _watch(
 
     mode = replace(mode, display=replace(mode.display, on_result=record))
     while True:
+        folder.stat()  # raises OSError once the folder has been removed
         skipped: list[SkippedFile] = []
         entries = {path: _entry(path, folder, arguments) for path in _files(folder, output, arguments, skipped)}
         for one in {*skipped} - reported:

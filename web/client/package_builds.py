@@ -118,7 +118,7 @@ def _run(folder: Path, program: str, *arguments: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     found = shutil.which(program, path=path)
     if found is None:
-        how = "pip install 'convertd[sdk]', and Java" if program == _GENERATOR else "Node.js 20 or newer"
+        how = "pip install 'openapi-generator-cli<8', and Java" if program == _GENERATOR else "Node.js 20 or newer"
         raise BuildError(f"{program} is not installed: this package needs {how}.")
     done = subprocess.run([found, *arguments], cwd=folder, env={**os.environ, "PATH": path}, capture_output=True)
     if done.returncode:

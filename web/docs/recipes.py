@@ -131,10 +131,10 @@ RECIPES: tuple[Recipe, ...] = (
         "A folder of 500 photos",
         "bulk batch directory iphone heic many files jpg retry parallel production",
         (
-            "Every photo below the folder gets a JPEG beside it, four at a time.",
+            "Every photo below the folder gets a JPEG beside it.",
             "The command skips other files, and lists them.",
-            "The programs repeat for a while what can succeed later, which an `Idempotency-Key` charges once.",
-            "They print the messages of other errors.",
+            "The programs repeat for a while what can succeed later, which an `Idempotency-Key` charges once, "
+            "and print the messages of other errors.",
         ),
         "convertd convert -r photos --to jpeg",
         programs=PHOTOS_PROGRAM,

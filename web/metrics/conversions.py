@@ -55,7 +55,7 @@ class StageTime(NamedTuple):
 
 @dataclass
 class RequestContext:
-    """Properties of one request. Contains no text of the client.
+    """Properties of one request. Contains no text of the client, but in `trace_headers`, which no log has.
 
     `engine` names the external programs of the plan, or is `in_process`. `warnings` are codes, separated by commas.
     `work_ms` is the duration of the job in milliseconds, without the wait in the queue. `stages` are those of all

@@ -31,7 +31,7 @@ from web.docs.api_reference import ApiDocuments, Endpoint
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, WEBHOOK_SAMPLES, Call
 from web.docs.docs_contents import DOCS_PAGES, DocsPage, read_entries
-from web.docs.docs_search import DocsSearch
+from web.docs.docs_search import DocsSearch, SearchResult
 from web.docs.option_examples import example_images
 from web.docs.option_groups import MORE, grouped
 from web.docs.recipes import RECIPES
@@ -67,7 +67,8 @@ class Docs(PageHandler):
         place = next((place for place, page in enumerate(pages) if page.name == name), None)
         if place is None:
             raise NotFound("No such page.")
-        body = self.render_body(pages[place], documents)
+        body = await asyncio.to_thread(self.render_body, pages[place], documents)
+        entries = await asyncio.to_thread(read_entries, body)
         self.write_new_page(
             ("docs", name),
             "docs_layout.html",
@@ -75,13 +76,13 @@ class Docs(PageHandler):
             pages=pages,
             before=pages[place - 1] if place else None,
             after=pages[place + 1] if place + 1 < len(pages) else None,
-            entries=[entry for entry in read_entries(body) if entry.in_contents],
+            entries=[entry for entry in entries if entry.in_contents],
             body=body,
             languages=tuple(LANGUAGES),
         )
 
     def render_body(self, page: DocsPage, documents: ApiDocuments) -> str:
-        """The page without the contents."""
+        """The page without the contents. Blocks for tenths of a second."""
         services, url = self.services, self.services.settings.base_url
         names = {option.name for option in documents.options}
         text = self.render_string(
@@ -112,33 +113,34 @@ class DocsSearchPage(Docs):
 
     async def get(self) -> None:  # type: ignore[override]
         query = self.get_query_argument("q", "").strip()[:_MAX_QUERY]
-        search = cast(DocsSearch, self.settings["docs_search"])
         documents = await self.services.documents()
-        pages = docs_pages(documents)
-        if search.is_empty():
-            bodies = [(page, read_entries(self.render_body(page, documents))) for page in pages]
-            await asyncio.to_thread(
-                search.fill,
-                (
-                    (page.path, page.title, entry.id, entry.title, entry.words, entry.text)
-                    for page, entries in bodies
-                    for entry in entries
-                ),
-            )
-        results = await asyncio.to_thread(search.find, query)
+        results = await asyncio.to_thread(self._find, query, documents)
         body = self.render_string(
             _SEARCH.template, query=query, results=results, max_length=_MAX_QUERY, escape_query=quote
         )
         self.write_page(
             "docs_layout.html",
             page=_SEARCH,
-            pages=pages,
+            pages=docs_pages(documents),
             before=None,
             after=None,
             entries=(),
             body=body.decode(),
             languages=(),
         )
+
+    def _find(self, query: str, documents: ApiDocuments) -> list[SearchResult]:
+        """What the query finds. The first one renders all pages, for a second."""
+        search = cast(DocsSearch, self.settings["docs_search"])
+        if search.is_empty():
+            search.fill(
+                [
+                    (page.path, page.title, entry.id, entry.title, entry.words, entry.text)
+                    for page in docs_pages(documents)
+                    for entry in read_entries(self.render_body(page, documents))
+                ]
+            )
+        return search.find(query)
 
 
 def docs_pages(documents: ApiDocuments) -> list[DocsPage]:

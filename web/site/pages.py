@@ -58,9 +58,6 @@ POLICY = (
 
 _LINK = re.compile(r"""((?<![\w-])(?:href|src|action|formaction)=")/(?=[^/])""")
 _HTML = "text/html; charset=utf-8"
-JSON = "application/json"
-"""The media type of data for scripts of pages."""
-
 _LANGUAGE_COOKIE = "convertd_language"
 _YEAR = 365 * 86_400  # seconds
 
@@ -178,11 +175,10 @@ class PageHandler(BaseHandler):
         if self.translated:
             self.set_header("Vary", "Accept-Language, Cookie")
 
-    def write_known_page(self, key: Hashable, media_type: str = _HTML) -> bool:
-        """Responds with a text that was made with this key. Returns whether there is one."""
+    def write_known_page(self, key: Hashable) -> bool:
+        """Responds with a page that was rendered with this key. Returns whether there is one."""
         if (text := self._texts.get(self._key(key))) is not None:
             self._set_page_headers()
-            self.set_header("Content-Type", media_type)
             text.write(self)
         return text is not None
 
@@ -191,12 +187,8 @@ class PageHandler(BaseHandler):
 
     def write_new_page(self, key: Hashable, template: str, **values: Any) -> None:
         """Responds with the rendered template, and remembers it."""
-        self.write_new_text(key, self._render_page(template, values))
-
-    def write_new_text(self, key: Hashable, text: bytes, media_type: str = _HTML) -> None:
-        """Responds with the text, and remembers it."""
-        self._texts.add(self._key(key), text)
-        self.write_known_page(key, media_type)
+        self._texts.add(self._key(key), self._render_page(template, values))
+        self.write_known_page(key)
 
     @property
     def _texts(self) -> TextCache:

@@ -42,7 +42,7 @@ def test_each_operation_is_a_request() -> None:
 def test_newman_sends_the_requests(server: Running, tmp_path: Path) -> None:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
-    for name, content in (("photo.heic", sample("heic")), ("page.pdf", sample("pdf"))):
+    for name, content in (("photo.heic", sample("heic")), ("document.pdf", sample("pdf"))):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "collection.json").write_text(http.get(f"{server.url}/postman.json").text)
     subprocess.run(["npm", "install", "--silent", "--no-audit", _NEWMAN], cwd=tmp_path, check=True)

@@ -354,6 +354,7 @@ def test_several_results(folder: Path, place: tuple[tuple[str, ...], dict[str, s
     _convert(folder, place, "photo.heic", "-o", "both.zip", "--outputs", TWO)
     with ZipFile(folder / "both.zip") as archive:
         assert archive.namelist() == ["small.webp", "photo-02.png"]
+    assert "1 files" not in _convert(folder, place, "photo.heic", "one/", "--outputs", json.dumps(json.loads(TWO)[:1]))
 
 
 def test_a_text_with_its_pictures_stays_an_archive(folder: Path, place: tuple[tuple[str, ...], dict[str, str]]) -> None:

@@ -1,5 +1,6 @@
 """`convertd watch`: files are converted once, when they are complete, also if it is stopped and started again."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "in" / "more" / "a.png").write_bytes(sample("png"))
     (tmp_path / "in" / "bad.png").write_bytes(sample("png")[:100])
     (tmp_path / "in" / "notes.bin").write_bytes(b"\0")
+    (tmp_path / "in" / "link.png").symlink_to("nothing.png")
     return tmp_path
 
 
@@ -59,7 +61,7 @@ def test_complete_files_are_converted_once(folder: Path, monkeypatch: pytest.Mon
     assert found == [set(), {"more/a.webp"}]
     assert _results(folder) == {"more/a.webp", "slow.webp"}
     assert done.stderr.count("corrupt_input") == 1
-    assert done.stderr.count("notes.bin is skipped") == 1
+    assert done.stderr.count("notes.bin is skipped") == done.stderr.count("link.png is skipped") == 1
     assert done.stderr.endswith("convertd: stopped.\n")
 
     again = _watch(folder, monkeypatch, lambda: (folder / "in" / "new.png").write_bytes(sample("png")), lambda: None)
@@ -83,6 +85,13 @@ def test_a_file_that_is_taken_away_does_not_end_it(folder: Path, monkeypatch: py
 
     assert (done.exit_code, "gone.png is not a file" in done.stderr) == (0, True)
     assert _results(folder) == {"more/a.webp"}
+
+
+def test_a_folder_that_is_removed_ends_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = _watch(folder, monkeypatch, lambda: shutil.rmtree(folder / "in"), lambda: None)
+
+    assert done.exit_code == 1
+    assert done.stderr.endswith("convertd: cannot use in: No such file or directory\n")
 
 
 @pytest.mark.parametrize("words", [("in",), ("in", "in"), ("none", "out"), ("in", "out", "--width", "x")])

@@ -194,6 +194,9 @@ def test_the_key_of_a_login_is_used(folder: Path, server: Running) -> None:
     assert invoke(folder, *convert, **home).stderr == "convertd: 9 credits remain.\n"
     assert invoke(folder, "jobs", "list", "--remote", server.url, **home).exit_code == 0
 
+    file.write_text("[]")
+    assert "convertd login URL" in invoke(folder, *convert, **home).stderr
+
 
 def test_files_are_submitted_and_their_results_downloaded(folder: Path, server: Running) -> None:
     key = server.account(10)

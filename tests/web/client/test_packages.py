@@ -15,6 +15,7 @@ from tests.support.readme import ROOT
 from tests.support.requests.checks import published
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
+from tests.support.servers.receiver import Receiver, reply
 from web.client.package_builds import LANGUAGES, BuildError, build, simplified
 
 _GENERATE = ROOT / "web" / "client" / "generate.py"
@@ -27,11 +28,13 @@ const settings = { url: process.env.API!, apiKey: process.env.KEY! };
 const photo = new File([await readFile('photo.jpg')], 'photo.jpg');
 await writeFile('direct.png', await convert(photo, 'png', { width: 9, height: 7, fit: 'cover' }, settings));
 await writeFile('waited.png', await convert(photo, 'png', { width: 8 }, { ...settings, background: true }));
-try {
-  await convert(new File(['?'], 'photo.jpg'), 'png', {}, settings);
-} catch (error) {
-  if (error instanceof ConvertdError) console.log(`${error.status} ${error.code}: ${error.message}`);
-}
+const other = { ...settings, url: process.env.OTHER! };
+for (const [file, to] of [[new File(['?'], 'photo.jpg'), settings], [photo, other], [photo, other]] as const)
+  try {
+    await convert(file, 'png', {}, to);
+  } catch (error) {
+    if (error instanceof ConvertdError) console.log(`${error.status} ${error.code}: ${error.message}`);
+  }
 
 client.setConfig({ baseUrl: settings.url, auth: settings.apiKey });
 const stored = await api.convertToJson({ body: { file: photo, output_format: 'png' }, throwOnError: true });
@@ -51,10 +54,13 @@ $converter = new Convertd\Converter(getenv('API'), getenv('KEY'));
 file_put_contents('direct.png', $converter->convert('photo.jpg', 'png', ['width' => 9, 'height' => 7]));
 file_put_contents('waited.png', $converter->convert('photo.jpg', 'png', ['width' => 8], background: true));
 file_put_contents('broken.jpg', '?');
-try {
-    $converter->convert('broken.jpg', 'png');
-} catch (Convertd\ConvertdError $error) {
-    echo "$error->status $error->error: {$error->getMessage()}\n";
+$other = new Convertd\Converter(getenv('OTHER'), getenv('KEY'));
+foreach ([[$converter, 'broken.jpg'], [$other, 'photo.jpg'], [$other, 'photo.jpg']] as [$one, $file]) {
+    try {
+        $one->convert($file, 'png');
+    } catch (Convertd\ConvertdError $error) {
+        echo "$error->status $error->error: {$error->getMessage()}\n";
+    }
 }
 """
 
@@ -97,10 +103,13 @@ func main() {
 		check(err)
 		check(os.WriteFile(name, content, 0o644))
 	}
-	_, err := converter.Convert(ctx, strings.NewReader("?"), "photo.jpg", "png", nil)
-	var refused *convertd.ConvertdError
-	if errors.As(err, &refused) {
-		fmt.Printf("%d %s: %s\\n", refused.Status, refused.Code, refused)
+	other := convertd.Converter{URL: os.Getenv("OTHER")}
+	for _, one := range []convertd.Converter{converter, other, other} {
+		_, err := one.Convert(ctx, strings.NewReader("?"), "photo.jpg", "png", nil)
+		var refused *convertd.ConvertdError
+		if errors.As(err, &refused) {
+			fmt.Printf("%d %s: %s\\n", refused.Status, refused.Code, refused)
+		}
 	}
 
 	settings := convertd.NewConfiguration()
@@ -129,10 +138,14 @@ class Program {
     Path photo = Path.of("photo.jpg");
     Files.write(Path.of("direct.png"), converter.convert(photo, "png", Map.of("width", 9), false));
     Files.write(Path.of("waited.png"), converter.convert(photo, "png", Map.of("width", 8), true));
-    try {
-      converter.convert(Files.writeString(Path.of("broken.jpg"), "?"), "png", Map.of(), false);
-    } catch (Converter.ConvertdError error) {
-      System.out.println(error.status + " " + error.code + ": " + error.getMessage());
+    Files.writeString(Path.of("broken.jpg"), "?");
+    Converter other = new Converter(System.getenv("OTHER"), System.getenv("KEY"));
+    for (Converter one : new Converter[] {converter, other, other}) {
+      try {
+        one.convert(Path.of("broken.jpg"), "png", Map.of(), false);
+      } catch (Converter.ConvertdError error) {
+        System.out.println(error.status + " " + error.code + ": " + error.getMessage());
+      }
     }
     ApiClient client = new ApiClient();
     client.updateBaseUri(System.getenv("API"));
@@ -250,12 +263,13 @@ def test_java(server: Running, package: Path) -> None:
 
 
 def _check(server: Running, package: Path, printed: str, stored: str = "") -> None:
-    """Checks what a program has written: the image of a request, the one of a job, and the message of an error."""
+    """Checks what a program has written: the image of a request, the one of a job, and the messages of errors."""
     for name, width in (("direct.png", 9), ("waited.png", 8)):
         with Image.open(package / name) as image:
             assert (image.format, image.width) == ("PNG", width)
     message = server.convert(b"?", "png", name="photo.jpg").json()["error"]["message"]
-    assert printed == f"400 invalid_file_type: {message}\n{stored}"
+    refusals = (f"400 invalid_file_type: {message}", "500 unknown: Status 500", "200 cancelled: The job was cancelled.")
+    assert printed == "\n".join(refusals) + f"\n{stored}"
 
 
 def _path() -> str:
@@ -263,9 +277,17 @@ def _path() -> str:
 
 
 def _run(folder: Path, *command: str, server: Running | None = None) -> str:
-    """Runs a command, which must succeed. Returns its output."""
-    own = {} if server is None else {"API": server.api, "KEY": server.account()}
-    environment = {**os.environ, "PATH": _path(), **own}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    """Runs a command, which must succeed, next to a server that a proxy hides at times. Returns its output."""
+    responses = iter(
+        (
+            reply(502, b'{"error": null}', retry_after="Wed, 21 Oct 2026 07:28:00 GMT"),
+            reply(500, b'{"error": "Broken"}'),
+            reply(202, b'{"data": {"job_id": "job_1", "status": "cancelled", "error": null}}'),
+        )
+    )
+    with Receiver(lambda request, send: next(responses)(request, send)) as other:
+        own = {} if server is None else {"API": server.api, "KEY": server.account(), "OTHER": other.url}
+        environment = {**os.environ, "PATH": _path(), **own}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

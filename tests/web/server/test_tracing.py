@@ -170,5 +170,5 @@ def test_nothing_is_imported_without_need_and_missing_packages_are_told() -> Non
 
     assert done.stdout.strip() == ""
     assert done.stderr.splitlines() == [
-        "no traces are sent: a collector is set, and the packages of convertd[otel] are not installed"
+        "no traces are sent: a collector is set without its packages; run: sh config/setup.sh otel"
     ]

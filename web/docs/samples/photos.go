@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,17 +45,13 @@ func convert(photo string) error {
 		request.Header.Set("Content-Type", writer.FormDataContentType())
 		request.Header.Set("Idempotency-Key", hex.EncodeToString(key))
 		var response *http.Response
-		if response, err = client.Do(request); err != nil {
-			time.Sleep(time.Duration(wait) * time.Second)
-			continue
+		var result []byte
+		if response, err = client.Do(request); err == nil {
+			result, err = io.ReadAll(response.Body)
+			response.Body.Close()
 		}
-		result, failure := io.ReadAll(response.Body)
-		response.Body.Close()
-		if failure != nil {
-			return failure
-		}
-		if response.StatusCode == 200 {
-			return os.WriteFile(strings.TrimSuffix(photo, ".heic")+".jpg", result, 0o644)
+		if err == nil && response.StatusCode == 200 {
+			return os.WriteFile(strings.TrimSuffix(photo, filepath.Ext(photo))+".jpg", result, 0o644)
 		}
 		var body struct {
 			Error struct {
@@ -63,13 +60,17 @@ func convert(photo string) error {
 				RequestID     string `json:"request_id"`
 			}
 		}
-		json.Unmarshal(result, &body)
-		err = fmt.Errorf("%s: %s (%s)", body.Error.Code, body.Error.Message, body.Error.RequestID)
-		if !body.Error.Retryable {
-			break
+		if err == nil {
+			err = json.Unmarshal(result, &body) // fails if a proxy responds
 		}
-		if seconds, unknown := strconv.Atoi(response.Header.Get("Retry-After")); unknown == nil {
-			wait = seconds
+		if body.Error.Code != "" {
+			err = fmt.Errorf("%s: %s (%s)", body.Error.Code, body.Error.Message, body.Error.RequestID)
+			if !body.Error.Retryable {
+				break
+			}
+			if seconds, unknown := strconv.Atoi(response.Header.Get("Retry-After")); unknown == nil {
+				wait = seconds
+			}
 		}
 		time.Sleep(time.Duration(wait) * time.Second)
 	}
@@ -79,7 +80,7 @@ func convert(photo string) error {
 func main() {
 	photos := make(chan string)
 	var workers sync.WaitGroup
-	failed := false
+	var failed atomic.Bool
 	for range [4]int{} {
 		workers.Add(1)
 		go func() {
@@ -87,20 +88,23 @@ func main() {
 			for photo := range photos {
 				if err := convert(photo); err != nil {
 					log.Print(err)
-					failed = true
+					failed.Store(true)
 				}
 			}
 		}()
 	}
-	filepath.WalkDir("photos", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".heic" {
+	err := filepath.WalkDir("photos", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.EqualFold(filepath.Ext(path), ".heic") {
 			photos <- path
 		}
 		return err
 	})
 	close(photos)
 	workers.Wait()
-	if failed {
+	if err != nil {
+		log.Fatal(err)
+	}
+	if failed.Load() {
 		os.Exit(1)
 	}
 }

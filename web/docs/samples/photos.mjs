@@ -14,30 +14,28 @@ async function convert(photo) {
     const form = new FormData();
     form.append("file", await openAsBlob(photo), "photo.heic");
     form.append("output_format", "jpeg");
-    let response;
     try {
       const signal = AbortSignal.timeout(300_000); // milliseconds
-      response = await fetch("{url}/convert", { method: "POST", headers, body: form, signal });
+      const response = await fetch("{url}/convert", { method: "POST", headers, body: form, signal });
+      if (response.ok) {
+        await writeFile(photo.replace(/\.heic$/i, ".jpg"), Buffer.from(await response.arrayBuffer()));
+        return;
+      }
+      const { error } = await response.json();
+      message = `${error.code}: ${error.message} (${error.request_id})`;
+      if (!error.retryable) break;
+      await setTimeout(Number(response.headers.get("Retry-After") ?? wait) * 1000);
     } catch (error) {
-      message = error.message;
+      message = error.message; // no connection, or a proxy responds
       await setTimeout(wait * 1000);
-      continue;
     }
-    if (response.ok) {
-      await writeFile(photo.replace(/\.heic$/, ".jpg"), Buffer.from(await response.arrayBuffer()));
-      return;
-    }
-    const { error } = await response.json();
-    message = `${error.code}: ${error.message} (${error.request_id})`;
-    if (!error.retryable) break;
-    await setTimeout(Number(response.headers.get("Retry-After") ?? wait) * 1000);
   }
   console.error(`${photo}: ${message}`);
   process.exitCode = 1;
 }
 
 const names = await readdir("photos", { recursive: true });
-const photos = names.filter((name) => name.endsWith(".heic")).map((name) => `photos/${name}`);
+const photos = names.filter((name) => /\.heic$/i.test(name)).map((name) => `photos/${name}`);
 const work = async () => {
   while (photos.length) await convert(photos.pop());
 };

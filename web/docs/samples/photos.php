@@ -24,18 +24,17 @@ function convert(string $photo): ?string
             },
         ]);
         $response = curl_exec($curl);
-        if ($response === false) {
-            $message = curl_error($curl);
-            sleep($wait);
-            continue;
-        }
-        if (curl_getinfo($curl, CURLINFO_HTTP_CODE) === 200) {
+        $status = curl_getinfo($curl, CURLINFO_HTTP_CODE);
+        if ($response !== false && $status === 200) {
             file_put_contents(substr($photo, 0, -5) . '.jpg', $response);
             return null;
         }
-        $error = json_decode($response)->error;
-        $message = "$error->code: $error->message ($error->request_id)";
-        if (!$error->retryable) {
+        $message = curl_error($curl) ?: "status $status";
+        $error = json_decode((string) $response)?->error; // null without a connection, or if a proxy responds
+        if ($error !== null) {
+            $message = "$error->code: $error->message ($error->request_id)";
+        }
+        if ($error?->retryable === false) {
             break;
         }
         sleep($wait);
@@ -45,7 +44,7 @@ function convert(string $photo): ?string
 
 $failed = '';
 foreach (new RecursiveIteratorIterator(new RecursiveDirectoryIterator('photos')) as $file) {
-    if ($file->getExtension() === 'heic') {
+    if (strtolower($file->getExtension()) === 'heic') {
         $failed .= convert($file->getPathname());
     }
 }

@@ -20,13 +20,13 @@ def convert(photo):
     for wait in WAITS:
         try:
             response = request(photo, key)
-        except requests.RequestException as error:
+            problem = None if response.ok else response.json()["error"]
+        except requests.RequestException as error:  # no connection, or a proxy responds
             message = str(error)
         else:
-            if response.ok:
+            if problem is None:
                 photo.with_suffix(".jpg").write_bytes(response.content)
                 return None
-            problem = response.json()["error"]
             message = f"{problem['code']}: {problem['message']} ({problem['request_id']})"
             if not problem["retryable"]:
                 break
@@ -48,6 +48,7 @@ def request(photo, key):
 
 
 with ThreadPoolExecutor(4) as pool:
-    results = pool.map(convert, Path("photos").rglob("*.heic"))
+    photos = [path for path in Path("photos").rglob("*") if path.suffix.lower() == ".heic"]
+    results = pool.map(convert, photos)
     failed = [result for result in results if result]
 raise SystemExit("\n".join(failed) or 0)

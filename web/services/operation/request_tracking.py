@@ -183,7 +183,7 @@ def _open_tracing() -> "tracing.Tracing | None":
     try:
         return tracing.Tracing()
     except ModuleNotFoundError:
-        log.warning("no traces are sent: a collector is set, and the packages of convertd[otel] are not installed")
+        log.warning("no traces are sent: a collector is set without its packages; run: sh config/setup.sh otel")
         return None
 
 

@@ -11,10 +11,11 @@ namespace Convertd
     /// <summary>An error of the API, with its message.</summary>
     public sealed class ConvertdError : Exception
     {
-        public ConvertdError(int status, JsonNode? error) : base((string?)error?["message"] ?? "Status " + status)
+        internal ConvertdError(int status, JsonObject? error, string code, string message)
+            : base((string?)error?["message"] ?? message)
         {
             Status = status;
-            Code = (string?)error?["code"] ?? "unknown";
+            Code = (string?)error?["code"] ?? code;
         }
 
         public int Status { get; }
@@ -72,7 +73,8 @@ namespace Convertd
             }
             if ((string?)job["status"] != "completed")
             {
-                throw new ConvertdError(200, job["error"]);
+                string state = (string?)job["status"] ?? "unknown";
+                throw new ConvertdError(200, job["error"] as JsonObject, state, "The job was cancelled.");
             }
             return (await SendAsync("/files/" + (string?)job["result"]!["file_id"] + "/download")).Body;
         }
@@ -101,27 +103,28 @@ namespace Convertd
                         return (status, body);
                     }
                     double asked = response.Headers.RetryAfter?.Delta?.TotalSeconds ?? 0;
-                    JsonNode? error = ErrorOf(body);
-                    bool retryable = (bool?)error?["retryable"] ?? status is 429 or 503;
+                    JsonObject? error = ErrorOf(body);
+                    bool retryable = (bool?)error?["retryable"] ?? status is 429 or 502 or 503 or 504;
                     if (attempt >= Attempts || !retryable || asked > MaxWait)
                     {
-                        throw new ConvertdError(status, error);
+                        throw new ConvertdError(status, error, "unknown", "Status " + status);
                     }
                     seconds = Math.Max(seconds, asked);
                 }
-                catch (HttpRequestException) when (attempt < Attempts)
+                catch (Exception lost) when (
+                    attempt < Attempts && lost is HttpRequestException or TaskCanceledException)
                 {
-                    // The connection was lost.
+                    // The connection was lost, or took longer than the client waits.
                 }
                 await Task.Delay(TimeSpan.FromSeconds(seconds));
             }
         }
 
-        private static JsonNode? ErrorOf(byte[] body)
+        private static JsonObject? ErrorOf(byte[] body)
         {
             try
             {
-                return (JsonNode.Parse(body) as JsonObject)?["error"];
+                return (JsonNode.Parse(body) as JsonObject)?["error"] as JsonObject;
             }
             catch (JsonException)
             {

@@ -82,6 +82,7 @@ func (c Converter) Convert(
 			return body, err
 		}
 		if job.Data.Error != nil {
+			job.Data.Error.Status = http.StatusOK
 			return nil, job.Data.Error
 		}
 		if job.Data.Status == "cancelled" {
@@ -140,8 +141,8 @@ func (c Converter) send(
 }
 
 func errorOf(status int, body []byte) *ConvertdError {
-	temporary := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
-	read := struct{ Error *ConvertdError }{&ConvertdError{status, "unknown", fmt.Sprintf("Status %d", status), temporary}}
+	temporary := status == http.StatusTooManyRequests || http.StatusBadGateway <= status && status <= http.StatusGatewayTimeout
+	read := struct{ Error ConvertdError }{ConvertdError{status, "unknown", fmt.Sprintf("Status %d", status), temporary}}
 	json.Unmarshal(body, &read) // the body of another server is no JSON
-	return read.Error
+	return &read.Error
 }

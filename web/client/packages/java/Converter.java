@@ -30,10 +30,10 @@ public final class Converter {
     public final int status;
     public final String code;
 
-    ConvertdError(int status, JsonNode error) {
-      super(error.path("message").asText("Status " + status));
+    ConvertdError(int status, JsonNode error, String code, String message) {
+      super(error.path("message").asText(message));
       this.status = status;
-      this.code = error.path("code").asText("unknown");
+      this.code = error.path("code").asText(code);
     }
   }
 
@@ -52,12 +52,12 @@ public final class Converter {
     String boundary = UUID.randomUUID().toString();
     ByteArrayOutputStream form = new ByteArrayOutputStream();
     String name = file.getFileName().toString().replace("\"", "%22");
-    addPart(form, boundary, "file\"; filename=\"" + name, Files.readAllBytes(file));
-    addPart(form, boundary, "output_format", format.getBytes(StandardCharsets.UTF_8));
+    addPart(form, boundary, "name=\"file\"; filename=\"" + name + "\"", Files.readAllBytes(file));
+    addPart(form, boundary, "name=\"output_format\"", format.getBytes(StandardCharsets.UTF_8));
     for (Map.Entry<String, ?> option : options.entrySet()) {
       Object value = option.getValue();
       byte[] content = value instanceof String text ? text.getBytes(StandardCharsets.UTF_8) : JSON.writeValueAsBytes(value);
-      addPart(form, boundary, option.getKey(), content);
+      addPart(form, boundary, "name=\"" + option.getKey() + "\"", content);
     }
     form.write(("--" + boundary + "--\r\n").getBytes(StandardCharsets.UTF_8));
     HttpRequest.Builder request =
@@ -75,14 +75,14 @@ public final class Converter {
       job = JSON.readTree(send(wait).body()).get("data");
     }
     if (!job.get("status").asText().equals("completed")) {
-      throw new ConvertdError(200, job.get("error"));
+      throw new ConvertdError(200, job.path("error"), job.get("status").asText(), "The job was cancelled.");
     }
     return send(request("/files/" + job.get("result").get("file_id").asText() + "/download")).body();
   }
 
-  private static void addPart(ByteArrayOutputStream form, String boundary, String name, byte[] content)
+  private static void addPart(ByteArrayOutputStream form, String boundary, String parameters, byte[] content)
       throws IOException {
-    String head = "--" + boundary + "\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n";
+    String head = "--" + boundary + "\r\nContent-Disposition: form-data; " + parameters + "\r\n\r\n";
     form.write(head.getBytes(StandardCharsets.UTF_8));
     form.write(content);
     form.write("\r\n".getBytes(StandardCharsets.UTF_8));
@@ -101,11 +101,12 @@ public final class Converter {
         if (response.statusCode() < 300) {
           return response;
         }
-        asked = response.headers().firstValueAsLong("Retry-After").orElse(0);
+        String after = response.headers().firstValue("Retry-After").orElse("");
+        asked = after.matches("[0-9]{1,9}") ? Long.parseLong(after) : 0; // of other servers, it can be a date
         JsonNode error = errorOf(response.body());
-        boolean temporary = Set.of(429, 503).contains(response.statusCode());
+        boolean temporary = Set.of(429, 502, 503, 504).contains(response.statusCode());
         if (attempt >= ATTEMPTS || !error.path("retryable").asBoolean(temporary) || asked > MAX_WAIT) {
-          throw new ConvertdError(response.statusCode(), error);
+          throw new ConvertdError(response.statusCode(), error, "unknown", "Status " + response.statusCode());
         }
       } catch (ConvertdError refused) {
         throw refused;

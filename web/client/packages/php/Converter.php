@@ -72,7 +72,7 @@ final class Converter
                 return [$status, $body];
             }
             $error = $body === false ? [] : json_decode($body, true)['error'] ?? [];
-            $retryable = $error['retryable'] ?? in_array($status, [0, 429, 503], true);
+            $retryable = $error['retryable'] ?? ($body === false || in_array($status, [429, 502, 503, 504], true));
             if ($attempt >= $this->attempts || !$retryable || $asked > 60) {
                 $message = $error['message'] ?? (curl_error($request) ?: "Status $status");
                 throw new ConvertdError($message, $error['code'] ?? 'unknown', $status);

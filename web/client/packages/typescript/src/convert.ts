@@ -68,10 +68,10 @@ async function send(path: string, settings: Settings, init: RequestInit): Promis
     let seconds = 2 ** (attempt - 1) * (0.5 + Math.random() / 2);
     try {
       const response = await fetch(settings.url + path, { ...init, headers });
-      if (response.ok) return response;
+      if (response.ok) return new Response(await response.arrayBuffer(), response); // read where losses are repeated
       const error = (await response.json().catch(() => ({}))).error ?? {};
-      const asked = Number(response.headers.get('Retry-After') ?? 0);
-      const retryable = error.retryable ?? [429, 503].includes(response.status);
+      const asked = Number(response.headers.get('Retry-After')) || 0; // of other servers, it can be a date
+      const retryable = error.retryable ?? [429, 502, 503, 504].includes(response.status);
       if (last || !retryable || asked > MAX_WAIT)
         throw new ConvertdError(
           error.message ?? `Status ${response.status}`,
