@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from PIL import Image
 
-from engine import Frame, lazy_imports
+from engine import FidelityWarning, Frame, lazy_imports
 from plugins._pixels import palettes, pillow
 from plugins._pixels.palette_frames import bounds
 from plugins._pixels.palettes import ExactPalette
@@ -32,6 +32,7 @@ _KEYS = (0xFF01FE03, 0xFFFD02FB, 0xFF04F905, 0xFFF608F7)  # colors of which a cl
 _REPLACE, _OVER = 0, 1
 _UNITS = (1000, 100, 10, 1)  # of durations, in a second
 _LONGEST = 65_535  # units
+MAX_PLAYS = (1 << 31) - 1
 _Pixels: TypeAlias = "NDArray[np.uint32]"
 
 
@@ -184,5 +185,9 @@ def _compressed(change: _Change, pixel_format: _PixelFormat, level: int) -> tupl
 
 def _delay(milliseconds: int) -> bytes:
     """A duration as a number of units and the units in a second, which are as short as they can be."""
-    units = next((units for units in _UNITS if milliseconds * units <= _LONGEST * 1000), _UNITS[-1])
-    return struct.pack(">2H", min(round(milliseconds * units / 1000), _LONGEST), units)
+    for units in _UNITS:
+        duration = round(milliseconds * units / 1000)
+        if duration <= _LONGEST:
+            return struct.pack(">2H", duration, units)
+    FidelityWarning.issue("timing_rounded", f"PNG shows a frame for at most {_LONGEST} seconds.")
+    return struct.pack(">2H", _LONGEST, _UNITS[-1])

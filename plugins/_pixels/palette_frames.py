@@ -126,21 +126,25 @@ def with_used_colors(frame: PaletteFrame) -> PaletteFrame:
 def _reduced_still(image: Image.Image, pixels: _Pixels, reduction: Reduction) -> tuple[NDArray[np.uint8], Palette]:
     """The indexes of pixels in the palette of the colors that represent them best."""
     _warn_reduced(reduction.colors)
-    visible = pixels[pixels > 0]
-    count = reduction.colors - (visible.size < pixels.size)
+    opaque = bool(pixels.all())
+    count = reduction.colors - (not opaque)
     if reduction == Reduction(dither=1):
         rgb = image.convert("RGB")
-        strip = Image.frombuffer("RGBA", (visible.size, 1), visible).convert("RGB")
-        paletted = (rgb if visible.size == pixels.size else strip).quantize(count, Image.Quantize.MEDIANCUT)
+        paletted = (rgb if opaque else _in_a_row(pixels[pixels > 0])).quantize(count, Image.Quantize.MEDIANCUT)
         paletted = rgb.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
     else:
         paletted = palettes.with_palette(Image.fromarray(palettes.samples_of(pixels)), count, reduction.dither, None)
-    opaque = np.pad(np.array(paletted.getpalette(), np.uint8).reshape(-1, 3), ((0, 0), (0, 1)), constant_values=255)
-    return np.array(paletted), NearestPalette(opaque.view(np.uint32).ravel(), reduction.colors)
+    colors = np.pad(np.array(paletted.getpalette(), np.uint8).reshape(-1, 3), ((0, 0), (0, 1)), constant_values=255)
+    return np.array(paletted), NearestPalette(colors.view(np.uint32).ravel(), reduction.colors)
 
 
 def _warn_reduced(colors: int) -> None:
     FidelityWarning.issue("colors_reduced", f"Colors were reduced to a palette of {colors}.")
+
+
+def _in_a_row(pixels: _Pixels) -> Image.Image:
+    """The opaque pixels as an image in RGB."""
+    return Image.frombuffer("RGBA", (pixels.size, 1), pixels).convert("RGB")
 
 
 def _stays(shown: _Pixels, wanted: _Pixels, drawn: _Pixels, tolerance: int, stray: int) -> NDArray[np.bool_]:

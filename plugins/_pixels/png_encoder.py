@@ -15,7 +15,7 @@ from pydantic import Field
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
 from engine.option_types import Colors, Dither, Effort, Lossy, Progressive, Quality
 from plugins._metadata import exif_data
-from plugins._pixels import apng, palette_frames, palettes, png_chunks
+from plugins._pixels import animations, apng, palette_frames, palettes, png_chunks
 from plugins._pixels.palettes import ExactPalette
 from plugins._pixels.png_chunks import DEFAULT_EFFORT, LEVELS, SIGNATURE, chunk
 
@@ -95,7 +95,9 @@ def encode(
         if palette is None and not colors and raster.source.palette:
             frames = _frames_of(_with_palette_again(_joined(frames)), frames)
         metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
-        return apng.encode(frames, raster.loop_count, metadata, LEVELS[effort - 1], palette_frames.stray(lossy))
+        return apng.encode(
+            frames, animations.plays(raster, apng.MAX_PLAYS), metadata, LEVELS[effort - 1], palette_frames.stray(lossy)
+        )
     if lossy:
         FidelityWarning.issue("option_ignored", "Options without effect on a PNG that is not animated: lossy.")
     pixels = frames[0].pixels

@@ -131,9 +131,19 @@ def test_a_frame_can_be_shown_for_minutes() -> None:
     durations = [70_000, 700_000, 7_000_000]
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "green", "blue")]
 
-    result = convert(_animation(frames, duration=durations), "png").data
+    result = convert(_animation(frames, duration=durations), "png")
 
-    assert [one[4] * 1000 / one[5] for one in _controls(result)] == durations
+    assert [one[4] * 1000 / one[5] for one in _controls(result.data)] == durations
+    assert not codes(result)
+
+
+def test_a_frame_that_would_be_shown_for_a_day_is_told() -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", *["green"] * 6)]
+
+    result = convert(_animation(frames, duration=13_000_000), "png")
+
+    assert [one[4] / one[5] for one in _controls(result.data)] == [13_000, 65_535]
+    assert codes(result) == {"timing_rounded"}
 
 
 def test_equal_frames_are_stored_once() -> None:
