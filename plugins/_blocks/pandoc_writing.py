@@ -118,8 +118,9 @@ class Writer:
         return nodes
 
     def _table(self, table: Table) -> Node:
-        width = max((len(row) for row in table.grid()), default=1)
-        rows = [self._row(row) for row in table.rows]
+        filled = [len(row) for row in table.grid()]
+        width = max(filled, default=1)  # Pandoc writes no DOCX of shorter rows
+        rows = [self._row([*row, *[Cell()] * (width - own)]) for row, own in zip(table.rows, filled, strict=True)]
         column = [{"t": "AlignDefault"}, {"t": "ColWidthDefault"}]
         caption = [{"t": "Plain", "c": self._inlines(table.caption)}] if table.caption else []
         return {

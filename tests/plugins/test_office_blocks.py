@@ -246,6 +246,13 @@ def test_a_document_survives_docx() -> None:
     assert (read.title, read.content) == ("Title", content)  # a title that the text does not have is a property
 
 
+@pytest.mark.parametrize("rows", [[("a", "b"), ("c",)], [("a",), (), ("b", "c")]])
+def test_rows_of_different_lengths_are_written(rows: list[tuple[str, ...]]) -> None:
+    table = Table([tuple(map(Cell, row)) for row in rows])
+    (read,) = _step("docx", "blocks")(_step("blocks", "docx")(Blocks((table,)))).content
+    assert [[cell.text for cell in row] for row in read.rows] == [[*row, *[""] * (2 - len(row))] for row in rows]
+
+
 def _step(source: str, target: str) -> AnyConversion:
     return next(step for step in conversions() if (str(step.source), str(step.target)) == (source, target))
 
