@@ -11,7 +11,9 @@ from types import MappingProxyType
 
 from lxml import etree
 
+from engine import FidelityWarning
 from plugins._blocks.pandoc_reading import Markup
+from plugins._blocks.symbol_fonts import WINGDINGS
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -39,7 +41,8 @@ _UNREAD = tuple(
     )
 )  # fmt: skip
 _REVISIONS = tuple(f"{W}rsid{name}" for name in ("R", "RPr", "P", "RDefault", "Tr", "Del", "Sect"))
-_SYMBOLS = ("Symbol", "Wingdings")  # fonts whose characters Pandoc knows
+_SYMBOL = "Symbol"  # a font whose characters Pandoc knows
+_HYPHENS = MappingProxyType({f"{W}noBreakHyphen": "\u2011", f"{W}softHyphen": "\xad"})
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _SHOWN = (f"{W}txbxContent", f"{_PIC}pic", f"{W}t", "{*}relIds", "{*}chart")  # what Pandoc or this module reads
 _LEFT_OUT: Mapping[Markup, tuple[str, ...]] = MappingProxyType({"final": _DELETED, "original": _INSERTED, "all": ()})
@@ -49,10 +52,12 @@ _SIZE = re.compile(r"(?<![\w-])(width|height):\s*([\d.]+)(pt|in)")
 _EMU = MappingProxyType({"pt": 12_700, "in": 914_400})
 _MARKS = (f"{W}bookmarkStart", f"{W}commentRangeStart")
 _BOXES = "☐☒"
+_CODE = re.compile(r"[0-9A-Fa-f]{2,4}")
 
 
 def normalize(part: etree._Element, markup: Markup) -> None:
     """Changes the root of a document, of notes or of comments."""
+    _spell(part)
     _reduce(part)
     _resolve_changes(part, markup)
     _choose_alternatives(part)
@@ -79,12 +84,45 @@ def run(child: etree._Element) -> etree._Element:
     return made
 
 
+def _spell(part: etree._Element) -> None:
+    """Makes text of symbols and hyphens, and removes runs that are hidden. Issues a warning for unknown symbols."""
+    for hidden in [one for one in part.iter(f"{W}vanish") if _is_on(one)]:
+        if (whole := hidden.getparent().getparent()).tag == _RUN:
+            _remove(whole)
+    for fonts in part.iter(f"{W}rFonts"):
+        if fonts.get(f"{W}ascii") == "Wingdings":
+            for text in fonts.getparent().itersiblings(f"{W}t"):
+                text.text = (text.text or "").translate(WINGDINGS)
+    unknown = 0
+    for symbol in [*part.iter(f"{W}sym", *_HYPHENS)]:
+        character = _HYPHENS.get(symbol.tag) or _symbol(symbol.get(f"{W}font", ""), symbol.get(f"{W}char", ""))
+        if character is not None:
+            unknown += not character
+            symbol.getparent().replace(symbol, element("t", character))
+    if unknown:
+        FidelityWarning.issue("text_dropped", f"Symbols of fonts without Unicode are not in the result: {unknown}.")
+
+
+def _symbol(font: str, code: str) -> str | None:
+    """The character of a symbol; None if Pandoc knows it, empty if nothing does."""
+    if font.startswith(_SYMBOL):
+        return None
+    number = int(code, 16) if _CODE.fullmatch(code) else 0
+    if font == "Wingdings":
+        return WINGDINGS.get(number, "")
+    return "" if number < ord(" ") or not chr(number).isprintable() else chr(number)
+
+
+def _is_on(switch: etree._Element) -> bool:
+    return switch.get(f"{W}val", "1") not in ("0", "false", "off")
+
+
 def _reduce(part: etree._Element) -> None:
     """Removes what Pandoc does not read. It takes half of its time."""
     etree.strip_elements(part, *_UNREAD, with_tail=False)
     etree.strip_attributes(part, *_REVISIONS)
     for fonts in [*part.iter(f"{W}rFonts")]:
-        if not any(font.startswith(_SYMBOLS) for font in fonts.attrib.values()):
+        if not any(font.startswith(_SYMBOL) for font in fonts.attrib.values()):
             _remove(fonts)
     for properties in [*part.iter(_PROPERTIES)]:
         if not len(properties):
@@ -289,7 +327,7 @@ def _form_texts(begin: etree._Element) -> Iterator[str]:
     for box in begin.iter(f"{W}checkBox"):
         state = next(box.iterchildren(f"{W}checked"), None)
         state = next(box.iterchildren(f"{W}default"), None) if state is None else state
-        yield _BOXES[state is not None and state.get(f"{W}val", "1") not in ("0", "false", "off")]
+        yield _BOXES[state is not None and _is_on(state)]
     for choice in begin.iter(f"{W}ddList"):
         entries = [entry.get(f"{W}val", "") for entry in choice.iterchildren(f"{W}listEntry")]
         chosen = choice.find(f"{W}result")

@@ -153,6 +153,14 @@ def _field(command: str, result: str, mark: str = "") -> str:
     )
 
 
+def _symbol(font: str, code: str) -> str:
+    return f'<w:r><w:sym w:font="{font}" w:char="{code}"/></w:r>'
+
+
+def _in_font(font: str, text: str) -> str:
+    return f'<w:r><w:rPr><w:rFonts w:ascii="{font}" w:hAnsi="{font}"/></w:rPr><w:t>{text}</w:t></w:r>'
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -168,6 +176,11 @@ def _field(command: str, result: str, mark: str = "") -> str:
         (f"<w:customXml><w:smartTag>{_run('tagged')}</w:smartTag></w:customXml>", [("tagged", "")]),
         (_ALTERNATIVES.format(_run("other")), [("other", "")]),
         ('<w:r><w:fldChar w:fldCharType="begin"/></w:r>' + _run("it never ends"), [("it never ends", "")]),
+        (_symbol("Wingdings", "F0E0") + _symbol("Segoe UI Symbol", "2611") + _symbol("Symbol", "F0AE"), [("→☑→", "")]),
+        (_in_font("Wingdings", "\uf0fcü"), [("✓✓", "")]),
+        ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t><w:softHyphen/><w:t>c</w:t></w:r>", [("a\u2011b\xadc", "")]),
+        (_run("a") + "<w:r><w:rPr><w:vanish/></w:rPr><w:t>hidden</w:t></w:r>" + _run("b"), [("ab", "")]),
+        ('<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>shown</w:t></w:r>', [("shown", "")]),
     ],
 )  # fmt: skip
 def test_what_runs_hold(content: str, expected: list[tuple[str, str]]) -> None:
@@ -175,6 +188,12 @@ def test_what_runs_hold(content: str, expected: list[tuple[str, str]]) -> None:
     (block,) = json.loads(result.data)["blocks"]
     assert [(run.get("text", ""), run.get("link", "")) for run in block["runs"]] == expected
     assert codes(result) == set()
+
+
+@pytest.mark.parametrize(("font", "code"), [("Wingdings", "F021"), ("Wingdings 2", "F050"), ("Other", "no code")])
+def test_symbols_without_unicode_are_told(font: str, code: str) -> None:
+    result = convert(_document(f"<w:p>{_run('a')}{_symbol(font, code)}{_run('b')}</w:p>"), "txt")
+    assert (result.data, codes(result)) == (b"ab\n", {"text_dropped"})
 
 
 @pytest.mark.parametrize(("markup", "texts"), [("final", ["onetwothree"]), ("original", ["one", "two", "three"])])
