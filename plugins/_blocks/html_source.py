@@ -37,8 +37,9 @@ BLOCKS = frozenset(
 """Elements that stand on lines of their own."""
 _NOT_SHOWN = (
     "head", "script", "style", "template", "datalist", "noframes", "audio", "video", "canvas", "iframe", "param",
-    "source", "track", "area", "col", "colgroup", "rp",
+    "area", "col", "colgroup", "rp",
 )  # fmt: skip
+_VOID = ("source", "track")  # of which lxml's parser of HTML does not know that they end where they begin
 _HIDDEN = frozenset({"display:none", "visibility:hidden"})
 _OF_FORMULAS = frozenset({"katex", "katex-display", "mwe-math-element", "mathjax", "mathjax_display", "mjpage"})
 _TEX = re.compile(r"\s*(?:\\\((.*)\\\)|\\\[(.*)\\\]|\$\$(.*)\$\$|\$(.*)\$)\s*", re.DOTALL)
@@ -112,6 +113,7 @@ def prepare(root: Any) -> dict[str, Any]:
             element[0].tag = "template"  # a title that says the kind
         if element.get("hidden") is not None or (element.get("style") and css(element) & _HIDDEN):
             element.tag = "template"
+    etree.strip_tags(root, *_VOID)
     etree.strip_elements(root, *_NOT_SHOWN, with_tail=False)
     for drawing in [*root.iter("svg")]:
         if next(drawing.iter("p", "div", "table", "ul", *HEADINGS), None) is not None:

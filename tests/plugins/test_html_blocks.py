@@ -137,6 +137,10 @@ CASES: dict[str, tuple[str, tuple[Block, ...]]] = {
         "<p><img src='data:image/png;base64,YWJj' alt='a\nb' width=96>",
         (par(Run(picture=Picture(b"abc", "image/png", "a b", 72.0))),),
     ),
+    "picture with sources": (
+        "<picture><source srcset=a.webp><source srcset=a.avif><img src='data:image/png;base64,YWJj'></picture>b",
+        (par(Run(picture=Picture(b"abc", "image/png")), "b"),),
+    ),
     "drawing": (
         "<svg viewBox='0 0 9 9'><title>t</title></svg>",
         (par(Run(picture=Picture(DRAWING, "image/svg+xml", "t"))),),
