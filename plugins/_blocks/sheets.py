@@ -55,6 +55,7 @@ _NUMBERS_IN = MappingProxyType(  # by the mark of decimals
 _MAX_DIGITS = 15  # A sheet holds no more of a number.
 _LINKS = ("http://", "https://", "ftp://", "mailto:", "internal:")
 _IN_WORKBOOK = re.compile(r"^#'?([^'.]+)'?\.(\w+)$")  # as OpenDocument writes it
+_HYPERLINK = re.compile(r'of:=HYPERLINK\("((?:[^"]|"")*)"[;)]')  # with an address that is not calculated
 _MAX_LINK = 2_079  # characters, in Excel
 _NAMED = 3  # sheets in a warning
 
@@ -72,6 +73,8 @@ def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = Fals
     except etree.XMLSyntaxError as error:
         raise CorruptInput("The spreadsheet is damaged.") from error
     blocks.warn_dropped_text(reader.dropped, Counter())
+    if reader.links_dropped:
+        FidelityWarning.issue("links_dropped", "Links with addresses that formulas calculate are not in the result.")
     if sheet is not None:
         return Blocks((_chosen(tables, sheet),))
     hidden = [table.name for table in tables if table.name in reader.hidden]
@@ -101,11 +104,13 @@ class _Reader:
     """Reads sheets one row after the other.
 
     `hidden` are the names of those that are not shown, `dropped` the words of shapes, such as boxes of text.
+    `links_dropped` is whether formulas have links whose addresses are not known.
     """
 
     def __init__(self, *, raw: bool, comments: bool) -> None:
         self.hidden: set[str] = set()
         self.dropped: Counter[str] = Counter()
+        self.links_dropped = False
         self._raw = raw
         self._comments = comments
         self._cells = 0
@@ -176,6 +181,7 @@ class _Reader:
         elif value is not None and (kind == "date" or self._raw or not shown):
             shown = str(value).upper() if isinstance(value, bool) else str(value)
         link = next((one.get(_HREF, "") for one in element.iter(f"{_TEXT}a")), "")
+        link = link or self._link(element.get(f"{_TABLE}formula", ""), shown)
         said = [_shown(one) for one in element.iterfind(f"{_OFFICE}annotation/{_TEXT}p")] if self._comments else []
         note = tuple(Paragraph((Run(text),)) for text in said if text)
         return Cell(
@@ -185,6 +191,18 @@ class _Reader:
             value=value,
             link=link,
         )
+
+    def _link(self, formula: str, shown: str) -> str:
+        """The address to which a formula with the function HYPERLINK leads."""
+        if "HYPERLINK(" not in formula:
+            return ""
+        if found := _HYPERLINK.match(formula):
+            address = found[1].replace('""', '"')
+            return address.replace("!", ".") if address.startswith("#") else address
+        if shown.startswith(_LINKS):
+            return shown
+        self.links_dropped |= bool(shown)
+        return ""
 
 
 def _value(element: etree._Element, kind: str | None) -> Value:

@@ -86,6 +86,23 @@ def test_comments_are_notes() -> None:
     assert result.endswith("[^1]: remark\n")
 
 
+@pytest.mark.parametrize(
+    ("formula", "shown", "expected", "warnings"),
+    [
+        ('HYPERLINK("http://a.example/?b=""c""";"d")', "d", '[d](http://a.example/?b="c")', set()),
+        ('HYPERLINK("#One!B4")', "d", "[d](#One.B4)", set()),
+        ("HYPERLINK([.B1])", "http://a.example/", "<http://a.example/>", set()),
+        ("HYPERLINK([.B1];[.B2])", "d", "d", {"links_dropped"}),
+    ],
+)
+def test_links_of_formulas(formula: str, shown: str, expected: str, warnings: set[str]) -> None:
+    attributes = f'table:formula="of:={formula.replace(chr(34), "&quot;")}" office:value-type="string"'
+    cell = f"<table:table-cell {attributes}><text:p>{shown}</text:p></table:table-cell>"
+    result = convert(_workbook(_sheet("One", f"<table:table-row>{cell}</table:table-row>")), "md")
+    assert f"| {expected} |" in result.data.decode()
+    assert codes(result) == warnings
+
+
 def test_json_has_the_values_of_all_sheets() -> None:
     result = convert(_workbook(_sheet("One") + _sheet("Two", "")), "json")
     assert json.loads(result.data) == {
