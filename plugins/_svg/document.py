@@ -175,7 +175,9 @@ def _scale_stroke(element: etree._Element) -> bool:
     matrix = coordinates.to_root(element)
     if matrix is None:
         return False
-    a, b, c, d, _, _ = matrix
+    root = element.getroottree().getroot()
+    (across, down), (_, _, width, height) = coordinates.size(root), coordinates.shown_box(root)
+    a, b, c, d, _, _ = coordinates.multiply((across / width, 0, 0, down / height, 0, 0), matrix)
     first, second = math.hypot(a, b), math.hypot(c, d)
     scale = math.sqrt(abs(a * d - b * c))
     if not scale:

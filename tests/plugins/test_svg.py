@@ -483,3 +483,10 @@ def test_a_png_that_is_kept_has_the_pixels_of_one_that_is_encoded_again(options:
 
     assert (kept.size, kept.info.get("dpi")) == (encoded.size, encoded.info.get("dpi"))
     np.testing.assert_array_equal(np.asarray(kept.convert("RGBA")), np.asarray(encoded.convert("RGBA")))
+
+
+@pytest.mark.parametrize("box", ["0 0 10 10", "-5 0 20 10"])
+def test_strokes_that_do_not_scale_have_their_width_in_any_view_box(box: str) -> None:
+    line = '<path d="M-9 5H99" stroke="red" stroke-width="4" vector-effect="non-scaling-stroke"/>'
+    drawn = np.asarray(_image(_convert(line, attributes=f'width="100" height="100" viewBox="{box}"')))
+    assert (drawn[:, 50, 3] / 255).sum() == pytest.approx(4, abs=0.1)
