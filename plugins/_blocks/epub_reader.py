@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 from zipfile import ZipFile
@@ -13,7 +14,7 @@ from zipfile import ZipFile
 from lxml import etree
 
 from engine import Blocks, CorruptInput
-from plugins._blocks import html_source, pictures
+from plugins._blocks import html_source, pictures, style_sheets
 from plugins._blocks.html_reader import Reader
 from plugins._text import zip_archives
 from plugins._text.markup import check_elements, warn_not_loaded
@@ -40,7 +41,9 @@ def read(archive: ZipFile, most_elements: int) -> Blocks:
     check_elements(b"".join(chapters.values()), most_elements)
     root = etree.Element("html")
     for name, markup in chapters.items():
-        root.append(_chapter(html_source.parse(markup), name, chapters))
+        page = html_source.parse(markup)
+        style_sheets.apply(page, partial(_sheet, archive, name))
+        root.append(_chapter(page, name, chapters))
     root[0].attrib.pop("style")
 
     def find(url: str) -> tuple[bytes, str] | None:
@@ -75,6 +78,10 @@ def _chapters(package: Any, path: str) -> Iterator[str]:
     yield from dict.fromkeys(files[one] for one in order or files if one in files)
 
 
+def _sheet(archive: ZipFile, name: str, url: str) -> bytes | None:
+    return zip_archives.read_file(archive, _inside(url, name))
+
+
 def _chapter(page: Any, name: str, chapters: dict[str, bytes]) -> Any:
     """The content of a chapter, whose names are those in the book, with links between chapters as links in it."""
     chapter = next(page.iter("body"), page)
@@ -86,11 +93,16 @@ def _chapter(page: Any, name: str, chapters: dict[str, bytes]) -> Any:
             reference = element.get(attribute)
             if reference and not _SCHEME.match(reference):
                 file, _, anchor = reference.partition("#")
-                target = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(file))) if file else name
+                target = _inside(file, name) if file else name
                 element.set(attribute, f"#{_anchor(target, anchor)}" if target in chapters else target)
     chapter.tag = "section"
     chapter.attrib.update({"id": _anchor(name, ""), "style": "break-before:page"})
     return chapter
+
+
+def _inside(url: str, name: str) -> str:
+    """The name of the file in the book to which a relative URL in another file leads."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url)))
 
 
 def _anchor(file: str, name: str) -> str:

@@ -17,7 +17,7 @@ from lxml import etree
 
 from engine import Blocks, blocks
 from engine.blocks import Block, Break, Cell, Code, Heading, ItemList, ListItem, Paragraph, Picture, Quote, Run, Table
-from plugins._blocks import html_source
+from plugins._blocks import html_source, style_sheets
 from plugins._blocks.html_source import HEADINGS, classes, css
 
 FindPicture: TypeAlias = Callable[[str], "tuple[bytes, str] | None"]
@@ -125,6 +125,7 @@ class Reader:
         """The document. Changes the tree. Issues a warning if the result lacks words of the page."""
         described = html_source.describe(root)
         self._base = next((one.get("href") or "" for one in root.iter("base")), "")
+        style_sheets.apply(root, lambda url: (self._find_picture(url) or (None,))[0])
         notes = html_source.prepare(root)
         trees = [root, *notes.values()]
         source = blocks.words(html_source.texts(trees))

@@ -78,6 +78,13 @@ def test_the_structure_of_a_book_is_that_of_its_chapters() -> None:
     assert codes(result) == set()
 
 
+def test_style_sheets_of_a_book_give_its_text_styles() -> None:
+    head = '<link rel="stylesheet" href="styles/a%20b.css"/>'
+    one = books.chapter("One", '<p><span class="e">a</span></p>').replace("<head>", f"<head>{head}")
+    data = books.epub(b"", c1_xhtml=one, **{"styles/a b_css": ".e{font-style:italic}"})
+    assert "\n\n_a_\n" in convert(data, "md").data.decode()
+
+
 @pytest.mark.parametrize(
     "files",
     [

@@ -82,6 +82,13 @@ CASES: dict[str, tuple[str, tuple[Block, ...]]] = {
         '<p><span style="FONT-WEIGHT: bold">a</span><b style="font-weight:normal">b</b></p>',
         (par(Run("a", bold=True), "b"),),
     ),
+    "style sheets": (
+        "<style>.b{font-weight:700} div span.i{FONT-STYLE:italic!important} #u{text-decoration-line:underline}"
+        ".n{font-weight:400} p{font-weight:bold} a:hover > > b{} @media print{.p{font-style:italic}}</style>"
+        "<div><p><span class=b>a</span><span class=i>b</span><span id=u>c</span><b><span class=n>d</span></b>"
+        "<span class=p>e</span><span class=b style='font-weight:normal'>f</span>",
+        (par(Run("a", bold=True), Run("b", italic=True), Run("c", underline=True), "def"),),
+    ),
     "not shown": (
         '<p>a<span style="display: none">b</span></p><p hidden>c</p><!--d--><style>e</style>f',
         (par("a"), par("f")),
