@@ -13,6 +13,7 @@ from lxml import etree
 
 from engine import Blocks, CorruptInput, FidelityWarning
 from engine.blocks import Code
+from plugins._blocks import mathml
 from plugins._text.markup import encoding
 
 NOTE = "note"
@@ -125,13 +126,13 @@ def prepare(root: Any) -> dict[str, Any]:
 
 
 def _mark_formula(element: Any) -> None:
-    """Makes a formula of an element that holds TeX, or of the one around it that shows it in other ways, too."""
+    """Makes a formula of MathML or of an element that holds TeX, or of the one around it that also shows it."""
     tex: str | None = None
     is_display = element.get("display") == "block"
     match element.tag:
         case "math":
             notes = [one for one in element.iter("annotation") if "tex" in (one.get("encoding") or "").lower()]
-            tex = notes[0].text if notes else element.get("alttext")
+            tex = notes[0].text if notes else element.get("alttext") or mathml.to_tex(element)
             outer = [one for one in element.iterancestors() if classes(one) & _OF_FORMULAS]
             element = outer[-1] if outer else element
             is_display |= any("display" in name for one in outer for name in classes(one))

@@ -134,6 +134,22 @@ CASES: dict[str, tuple[str, tuple[Block, ...]]] = {
         "<span class='math inline'>\\(z\\)</span>",
         (par(Run(formula="\\frac12"), Run(formula="y", display=True), Run(formula="z")),),
     ),
+    "mathml": (
+        "<math><mfrac><mi>a</mi><mroot><mi>x</mi><mn>3</mn></mroot></mfrac><mo>&#x2062;</mo>"
+        "<msqrt><mi>b</mi></msqrt></math>"
+        "<math display=block><munderover><mo>∑</mo><mi>i</mi><mi>n</mi></munderover>"
+        "<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup><mover><mi>v</mi><mo>→</mo></mover><mi>sin</mi>"
+        "<mfenced><mi>y</mi><mi>z</mi></mfenced></math>"
+        "<math><mo>{</mo><mtable><mtr><mtd><mi>a</mi></mtd><mtd><mtext>if 5%</mtext></mtd></mtr>"
+        "<mtr><mtd><mi>b</mi></mtd></mtr></mtable></math>",
+        (
+            par(
+                Run(formula=r"\frac{a}{\sqrt[3]{x}} \sqrt{b}"),
+                Run(formula=r"{∑}_{i}^{n} {x}_{i}^{2} \vec{v} \operatorname{sin} (y, z)", display=True),
+                Run(formula=r"\{ \begin{matrix}a & \text{if 5\%} \\ b\end{matrix}"),
+            ),
+        ),
+    ),
     "note": (
         "<p>a<a role=doc-noteref href=#n id=r>1</a>.</p>"
         "<section class=footnotes><hr><ol><li id=n>said <a href=#r>back</a></ol></section>",
