@@ -29,6 +29,7 @@ _CUT_OFF = (errors.CloseBoundaryNotFoundDefect, errors.InvalidBase64LengthDefect
 _WITHOUT_PARTS = (errors.StartBoundaryNotFoundDefect, errors.NoBoundaryInMultipartDefect)
 _LINES = re.compile(r"\r\n?")
 _EMPTY_LINES = re.compile(r"\n(?:[ \t]*+\n)++")
+_BLANK = re.compile(rb"\s+|&nbsp;|<(?!img\b)[^<>]*>", re.IGNORECASE)  # what shows nothing, in HTML
 _FLOWED = re.compile(r"(?<!\n--) \n(?![>\n])")  # but after what begins a signature
 _STYLE = (
     "body { font-family: sans-serif } p.text { white-space: pre-wrap }"
@@ -82,17 +83,23 @@ def _field(message: EmailMessage, name: str) -> str:
 
 
 def _leaves(part: EmailMessage) -> Iterator[EmailMessage]:
-    """Yields the parts that are texts or attached; of alternatives, only the last one that is HTML or text."""
+    """Yields the parts that are texts or attached; of alternatives, only the last one that shows something."""
     if part.get_content_maintype() != "multipart":
         yield part
         return
     _check(part)
     parts: list[EmailMessage] = [*part.iter_parts()]  # type: ignore[list-item]  # parts have the type of the mail
     if part.get_content_subtype() == "alternative":
-        shown = [one for one in parts if one.get_body(("html", "plain"))]
+        shown = [one for one in parts if _shows_something(one)]
         parts = [one for one in parts if one not in shown[:-1]]
     for one in parts:
         yield from _leaves(one)
+
+
+def _shows_something(part: EmailMessage) -> bool:
+    body = part.get_body(("html", "plain"))
+    data = body.get_payload(decode=True) if body else None
+    return isinstance(data, bytes) and bool(_BLANK.sub(b"", data))
 
 
 def _check(part: EmailMessage) -> None:

@@ -39,6 +39,11 @@ def test_html_precedes_text_and_shows_its_pictures_and_nothing_from_elsewhere() 
     assert codes(result) == {"resource_not_loaded", "links_dropped"}
 
 
+@pytest.mark.parametrize("html", [" ", "<html><body>&nbsp;<br>\n</body></html>"])
+def test_text_is_shown_where_the_html_shows_nothing(html: str) -> None:
+    assert "as text" in _markdown(mail("as text", html).as_bytes())
+
+
 def test_attached_files_are_named_on_the_page_and_told() -> None:
     made = mail()
     made.add_attachment(b"123", "application", "octet-stream", filename="Größe.bin")
