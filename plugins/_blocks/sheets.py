@@ -24,7 +24,10 @@ _ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _TABLE = _ODF % "table"
 _OFFICE = _ODF % "office"
 _TEXT = _ODF % "text"
-_SHAPES = (_ODF % "drawing") + "*"
+_DRAW = _ODF % "drawing"
+_SHAPES = f"{_DRAW}*"
+_FRAME = f"{_DRAW}frame"
+_PICTURES = (f"{_DRAW}image", f"{_DRAW}object")
 _STYLE = _ODF % "style"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _BLANKS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
@@ -73,6 +76,9 @@ def read(content: IO[bytes], *, sheet: int | str | None = None, raw: bool = Fals
     except etree.XMLSyntaxError as error:
         raise CorruptInput("The spreadsheet is damaged.") from error
     blocks.warn_dropped_text(reader.dropped, Counter())
+    if reader.pictures:
+        message = f"Pictures and charts of sheets are not in the result: {reader.pictures}."
+        FidelityWarning.issue("pictures_dropped", message)
     if reader.links_dropped:
         FidelityWarning.issue("links_dropped", "Links with addresses that formulas calculate are not in the result.")
     if sheet is not None:
@@ -104,12 +110,13 @@ class _Reader:
     """Reads sheets one row after the other.
 
     `hidden` are the names of those that are not shown, `dropped` the words of shapes, such as boxes of text.
-    `links_dropped` is whether formulas have links whose addresses are not known.
+    `pictures` is the number of pictures and charts. `links_dropped` is whether formulas calculate addresses of links.
     """
 
     def __init__(self, *, raw: bool, comments: bool) -> None:
         self.hidden: set[str] = set()
         self.dropped: Counter[str] = Counter()
+        self.pictures = 0
         self.links_dropped = False
         self._raw = raw
         self._comments = comments
@@ -127,7 +134,7 @@ class _Reader:
                     hidden_styles.add(element.get(f"{_STYLE}name"))
                 continue
             if element.tag == f"{_TABLE}shapes":
-                self._count_words(element)
+                self._count_shapes(element)
             elif element.tag == f"{_TABLE}table-row":
                 row = self._row(element)
                 times = int(element.get(f"{_TABLE}number-rows-repeated", "1"))
@@ -144,9 +151,10 @@ class _Reader:
                 blank = 0
             element.clear()
 
-    def _count_words(self, element: etree._Element) -> None:
-        """Counts the words of shapes, which are in no cell."""
+    def _count_shapes(self, element: etree._Element) -> None:
+        """Counts pictures, charts and the words of shapes, which are in no cell."""
         for frame in element.iterchildren(_SHAPES):
+            self.pictures += sum(next(one.iter(*_PICTURES), None) is not None for one in frame.iter(_FRAME))
             self.dropped += blocks.words(map(_shown, frame.iter(f"{_TEXT}p")))
 
     def _count(self, cells: int) -> None:
@@ -172,7 +180,7 @@ class _Reader:
         return tuple(cells)
 
     def _cell(self, element: etree._Element) -> Cell:
-        self._count_words(element)
+        self._count_shapes(element)
         kind = element.get(f"{_OFFICE}value-type")
         value = _value(element, kind)
         shown = "\n".join(_shown(one) for one in element.iterchildren(f"{_TEXT}p"))

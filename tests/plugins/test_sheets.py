@@ -123,6 +123,14 @@ def test_hidden_sheets_are_told_and_can_be_chosen() -> None:
         convert(data, "json", sheet="Other")
 
 
+@pytest.mark.parametrize("kind", ["image", "object"])
+@pytest.mark.parametrize("place", ["{}", "<table:table-row><table:table-cell>{}</table:table-cell></table:table-row>"])
+def test_pictures_and_charts_are_told(kind: str, place: str) -> None:
+    frame = f"<draw:frame><draw:{kind}/></draw:frame>"
+    shapes = f"<table:shapes>{frame}</table:shapes>" if place == "{}" else place.format(frame)
+    assert codes(convert(_workbook(_sheet("One", shapes + _ROWS)), "csv")) == {"pictures_dropped"}
+
+
 def test_the_words_of_shapes_are_told() -> None:
     box = "<draw:frame><draw:text-box><text:p>boxed text</text:p></draw:text-box></draw:frame>"
     result = convert(_workbook(_sheet("One", f"<table:shapes>{box}</table:shapes>{_ROWS}")), "csv")
