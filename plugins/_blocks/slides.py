@@ -27,7 +27,7 @@ _TITLES = ("title", "ctrTitle")
 _REPEATED = ("dt", "ftr", "hdr", "sldNum")  # placeholders that are the same on all slides
 _BODY = ("body", "obj", "subTitle", "")
 _TEXTS = (qn("a:t"), f"{_MATH}t")
-_BREAKS = (qn("a:br"), qn("a:tab"))
+_BREAK = qn("a:br")
 _LEVELS = 9
 _NAMED = 10  # slides in a warning
 _NUMBERS: Mapping[str, Literal["1", "a", "A", "i", "I"]] = MappingProxyType(
@@ -90,6 +90,7 @@ class _SlideReader:
         self._part = slide.part
         self._numbers = numbers
         self._layouts = [slide.slide_layout.element, slide.slide_layout.slide_master.element]
+        _write_number(slide, str(numbers[self._part.partname]))
 
     def words(self, *, notes: bool) -> Counter[str]:
         """The words of the slide, with those of diagrams and charts, and of the notes."""
@@ -217,8 +218,8 @@ class _SlideReader:
     def _runs(self, paragraph: Any) -> Iterator[Run]:
         for child in paragraph:
             properties = child.find(qn("a:rPr"))
-            if child.tag in _BREAKS:
-                yield Run("\n" if child.tag == qn("a:br") else "\t")
+            if child.tag == _BREAK:
+                yield Run("\n")
             elif properties is None:
                 yield Run(_text(child))
             else:
@@ -254,12 +255,21 @@ class _SlideNotes(_SlideReader):
         self._part = self._slide.part
         self._numbers = numbers
         self._layouts = []
+        _write_number(self._slide, "")
 
     def blocks(self, *, notes: bool) -> Iterator[Block]:
         """Yields the text, without the picture of the slide."""
         for shape in self._shapes(self._slide.element.cSld.spTree):
             if _placeholder(shape) != "sldImg":
                 yield from self._shape(shape)
+
+
+def _write_number(slide: Any, number: str) -> None:
+    """Writes the number of a slide into its fields, for which LibreOffice writes a word."""
+    for one in slide.element.iter(qn("a:fld")):
+        if one.get("type") == "slidenum":
+            for text in one.iter(qn("a:t")):
+                text.text = number
 
 
 def _placeholder(shape: Any) -> str | None:
@@ -335,5 +345,5 @@ def _text(element: Any) -> str:
     """The text of a paragraph or of a part of it. PowerPoint writes a line break in a title as a vertical tab."""
     if element.tag in _TEXTS:
         return element.text or ""
-    texts = ((one.text or "") if one.tag in _TEXTS else "\n" for one in element.iter(*_TEXTS, *_BREAKS))
+    texts = ((one.text or "") if one.tag in _TEXTS else "\n" for one in element.iter(*_TEXTS, _BREAK))
     return "".join(texts).replace("\v", "\n")

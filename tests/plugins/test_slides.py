@@ -11,6 +11,8 @@ import pytest
 from pptx import Presentation
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
+from pptx.oxml import parse_xml
+from pptx.oxml.ns import nsdecls, qn
 from pptx.util import Pt
 
 from engine import CorruptInput
@@ -103,6 +105,20 @@ def test_numbers_links_and_pictures() -> None:
     (run,) = own_runs(shown)
     assert run.picture is not None
     assert (run.link, run.picture.alt, run.picture.width) == ("#slide-2", "four squares", 72)
+
+
+def test_numbers_of_slides_are_written_and_tab_stops_are_no_text() -> None:
+    deck = _deck("First", "Second")
+    notes = deck.slides[1].notes_slide.notes_placeholder
+    notes.text_frame.text = "said "
+    for shape in (deck.slides[1].placeholders[1], notes):
+        paragraph = next(shape.element.iter(qn("a:p")))
+        stops = parse_xml(f'<a:pPr {nsdecls("a")}><a:buNone/><a:tabLst><a:tab pos="9"/></a:tabLst></a:pPr>')
+        field = f'<a:fld {nsdecls("a")} id="{{0}}" type="slidenum"><a:rPr/><a:t>&lt;number&gt;</a:t></a:fld>'
+        paragraph.insert(0, stops)
+        paragraph.append(parse_xml(field))
+    *_, shown, said = slides.read(_saved(deck), notes=True).content
+    assert (shown, said) == (_par("2"), Quote((_par("said "),), "note"))
 
 
 def test_hidden_slides_and_charts_are_told() -> None:
