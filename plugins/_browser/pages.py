@@ -40,6 +40,10 @@ _OWN_HEADERS = frozenset(  # of requests, which the executor sets
 )
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _ADD_STYLE = "let s = new CSSStyleSheet; s.replaceSync({}); document.adoptedStyleSheets.push(s)"
+_OPEN_DETAILS = """for (const one of document.querySelectorAll("details")) {
+    one.removeAttribute("name");  // Of those with one name, only one can be open.
+    one.open = true;
+}"""
 _WAIT = 15.0  # seconds for what the options wait for
 _QUIET = 0.5  # seconds without a request, after which the network is idle
 _INTERVAL = 0.05  # seconds between two looks for an element
@@ -155,7 +159,8 @@ class Page:
             self._evaluate_in_frames(addition)
 
     def print(self, **settings: Any) -> bytes:
-        """A PDF of the page."""
+        """A PDF of the page, with the content of closed details, which no click can open there."""
+        self._evaluate_in_frames(_OPEN_DETAILS)
         return b64decode(self.call("Page.printToPDF", **settings)["data"])
 
     def picture(self, *, full_page: bool, selector: str | None) -> bytes:

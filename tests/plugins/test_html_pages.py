@@ -188,6 +188,12 @@ async def test_markdown_blank_pages_and_renderers(browser: _Browser) -> None:
             assert not plan.own_process
 
 
+async def test_details_are_printed_open(browser: _Browser) -> None:
+    details = "<details name=a><summary>one</summary>two</details><details name=a>three</details>"
+    data, _ = await browser.run(f"<!DOCTYPE html>{details}".encode(), "pdf")
+    assert pymupdf.open("pdf", data)[0].get_text().split() == ["one", "two", "Details", "three"]
+
+
 async def test_characters_that_no_installed_font_has(browser: _Browser) -> None:
     """Frames get fonts of MuPDF. Headers and footers cannot, and have a warning."""
     frame = f'<iframe sandbox srcdoc="<meta charset=utf-8><p>{_SYRIAC}"></iframe>'
