@@ -41,6 +41,9 @@ _NOT_SHOWN = (
     "area", "col", "colgroup", "rp",
 )  # fmt: skip
 _VOID = ("source", "track")  # of which lxml's parser of HTML does not know that they end where they begin
+_OF_HEAD = frozenset(
+    {"title", "meta", "link", "base", "basefont", "style", "script", "noscript", "template", "isindex"}
+)
 _HIDDEN = frozenset({"display:none", "visibility:hidden"})
 _OF_FORMULAS = frozenset({"katex", "katex-display", "mwe-math-element", "mathjax", "mathjax_display", "mjpage"})
 _TEX = re.compile(r"\s*(?:\\\((.*)\\\)|\\\[(.*)\\\]|\$\$(.*)\$\$|\$(.*)\$)\s*", re.DOTALL)
@@ -71,9 +74,22 @@ def parse(markup: bytes) -> Any:
     if root is None:
         parser = etree.HTMLParser(encoding=encoding(markup), huge_tree=True, remove_comments=True, remove_pis=True)
         root = etree.fromstring(markup, parser) if markup.strip() else None
+        _fill_body(root)
     if root is None:
         raise CorruptInput("The page has no elements.")
     return root
+
+
+def _fill_body(root: Any) -> None:
+    """Moves what the head cannot have into the body: the parser knows no elements of HTML 5, which begin a body."""
+    head = None if root is None else root.find("head")
+    shown = [one for one in head if one.tag not in _OF_HEAD] if head is not None else []
+    if shown:
+        body = root.find("body")
+        body = etree.SubElement(root, "body") if body is None else body
+        shown[-1].tail = (shown[-1].tail or "") + (body.text or "")
+        body.text = None
+        body[:0] = shown
 
 
 def _parse_xml(markup: bytes) -> Any:

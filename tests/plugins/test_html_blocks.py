@@ -185,6 +185,13 @@ def test_a_page_is_read(name: str) -> None:
     assert read(body).content == content
 
 
+@pytest.mark.parametrize("after", ["", "c<p>d"])
+def test_a_body_without_its_tag_begins_with_any_element(after: str) -> None:
+    page = f"<!DOCTYPE html><title>t</title><main>a</main><style>e</style><section>b</section>{after}"
+    document = html.read_blocks.run(page.encode())
+    assert document == Blocks(tuple(map(par, "abcd" if after else "ab")), title="t")
+
+
 def test_links_lead_from_the_base_of_the_page() -> None:
     head = f"<base href={HTML_LINK}><title>A  b</title><meta name=author content=C>"
     document = read("<a href=../c>d</a>", head)
