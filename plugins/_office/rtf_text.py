@@ -16,10 +16,13 @@ _TOKEN = re.compile(
 _OTHER = "\0"  # a character beyond ASCII, whose words do not count
 _RUN = re.compile(rf"[\w{_OTHER}]+")
 _HIDDEN = b"v"
-_BLANKS = frozenset((b"par", b"line", b"tab", b"cell", b"nestcell", b"row", b"nestrow", b"sect", b"page", b"column"))
+_BLANKS = frozenset(  # and marks between words
+    b"par line tab cell nestcell row nestrow sect page column emdash endash emspace enspace qmspace bullet "
+    b"lquote rquote ldblquote rdblquote".split()
+)
 # Groups that a document does not show in its text, or whose text LibreOffice makes anew.
 _SKIPPED = frozenset(
-    b"fonttbl colortbl stylesheet info pict nonshppict object field listtext pntext xe tc "
+    b"fonttbl colortbl stylesheet info pict nonshppict object field listtext pntext xe tc footnote "
     b"header headerl headerr headerf footer footerl footerr footerf".split()
 )
 _NOT_READ = (rb"\bin", rb"\deleted", rb"\revised")

@@ -209,10 +209,11 @@ def test_paragraphs_whose_end_is_deleted_are_joined(markup: str, texts: list[str
     [
         (rb"a\par\pard\intbl\itap50 lost\nestcell\cell\row", ["1 of 2 words are not in the result: lost."]),
         (rb"caf\'e9s na\u239?ve don\'92t wo\b rd\b0  sec\-ond{\*\x y}{\v z}{\field{\*\fldinst PAGE}{\fldrslt 9}}", []),
+        (rb"one\emdash two\rquote s \ldblquote three\rdblquote four{\footnote note}d", []),
         (rb"{\header top}{\info{\title t}}kept", []),
         (rb"{\deleted gone}kept", []),
     ],
-    ids=["lost", "shown", "apart", "deleted"],
+    ids=["lost", "shown", "marks", "apart", "deleted"],
 )
 def test_words_of_rtf_that_libreoffice_leaves_out_are_told(text: bytes, warnings: list[str]) -> None:
     result = convert(rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}" + text + b"}", "txt")
