@@ -170,3 +170,15 @@ def test_pixels_stray_for_smaller_files() -> None:
 
 def test_lossy_has_no_effect_on_a_still() -> None:
     assert codes(convert(saved(photo(), "PNG"), "png", lossy=20)) == {"option_ignored"}
+
+
+def test_a_gif_with_several_palettes_keeps_all_its_colors() -> None:
+    samples = np.random.default_rng(1).integers(0, 256, (4, 14, 15, 3)).astype(np.uint8)
+    first, *others = (Image.fromarray(one) for one in samples)
+    source = saved(first, "GIF", save_all=True, append_images=others, duration=50)
+
+    result = convert(source, "png")
+
+    assert codes(result) == set()
+    np.testing.assert_array_equal(_shown(result.data), _shown(source))
+    np.testing.assert_array_equal(np.stack(_shown(source))[..., :3], samples)
