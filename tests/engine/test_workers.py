@@ -159,8 +159,8 @@ async def test_a_process_runs_a_limited_number_of_jobs(tmp_path: Path, limit: in
 async def test_idle_workers_are_retired_in_time(
     executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(pool, limit, 0.3)
     (pid,) = await run_deed(executor, tmp_path, account=limit)
+    monkeypatch.setattr(pool, limit, 0.3)  # after a job that takes longer on a busy machine, and before a pause
 
     assert await has_ended(pid)
     assert not idle_workers(executor, limit)

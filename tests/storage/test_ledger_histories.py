@@ -33,6 +33,9 @@ from tests.support.servers.storage_processes import StorageProcess, race
 pytestmark = pytest.mark.both_databases
 Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
 Attempt = Callable[[Database, str], Awaitable[object]]
+# Concurrent calls.
+_RESERVATIONS = 50
+_REPORTS = 8
 
 
 class Crash(Exception):
@@ -194,47 +197,61 @@ async def reserve(database: Database, account: str) -> None:
     await database.run(ledger.reserve, account, 1, OWNER)
 
 
-async def reserve_by_read_and_write(database: Database, account: str) -> None:
-    """A broken ledger: reads the balance, waits, then writes it."""
+def reserve_by_read_and_write(calls: int) -> Attempt:
+    """A broken ledger: reads the balance, waits until so many calls have, then writes it."""
+    all_have_read = asyncio.Barrier(calls)
 
-    def write(transaction: Transaction, balance: int) -> None:
+    def write(transaction: Transaction, account: str, balance: int) -> None:
         changes = {"credits_remaining": balance - 1, "credits_held": models.Account.credits_held + 1}
         transaction.execute(models.Account.update(changes).where(models.Account.id == account))
 
-    balance = await database.run(ledger.balance, account)
-    if balance < 1:
-        raise NoCredits(balance, 1)
-    await database.run(write, balance)
+    async def attempt(database: Database, account: str) -> None:
+        balance = await database.run(ledger.balance, account)
+        await all_have_read.wait()
+        if balance < 1:
+            raise NoCredits(balance, 1)
+        await database.run(write, account, balance)
+
+    return attempt
 
 
 async def purchase(database: Database, account: str) -> None:
     await database.run(ledger.credit, account, "purchase", 500, f"checkout of {account}")
 
 
-async def purchase_by_check_and_insert(database: Database, account: str) -> None:
-    """A broken ledger: checks whether a purchase is recorded, then inserts it with a new ref."""
-    seen = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "purchase"))
-    if not await database.run(lambda transaction: transaction.all(seen)):
-        await database.run(ledger.credit, account, "purchase", 500, new_id("ref"))
+def purchase_by_check_and_insert(calls: int) -> Attempt:
+    """A broken ledger: checks whether a purchase is recorded, waits for the other calls, then inserts it once more."""
+    all_have_checked = asyncio.Barrier(calls)
+
+    async def attempt(database: Database, account: str) -> None:
+        seen = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "purchase"))
+        found = await database.run(lambda transaction: transaction.all(seen))
+        await all_have_checked.wait()
+        if not found:
+            await database.run(ledger.credit, account, "purchase", 500, new_id("ref"))
+
+    return attempt
 
 
 async def last_credits(database: Database, attempt: Attempt, rounds: int) -> set[int]:
-    """Returns how many of 50 concurrent calls got an account's last credit, as a set over all rounds."""
+    """Returns how many of the concurrent calls got an account's last credit, as a set over all rounds."""
     winners = set()
     for _ in range(rounds):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=1)
-        results = await asyncio.gather(*(attempt(database, account.id) for _ in range(50)), return_exceptions=True)
+        results = await asyncio.gather(
+            *(attempt(database, account.id) for _ in range(_RESERVATIONS)), return_exceptions=True
+        )
         assert all(result is None or isinstance(result, NoCredits) for result in results)
         winners.add(results.count(None))
     return winners
 
 
 async def purchases(database: Database, attempt: Attempt, rounds: int) -> set[int]:
-    """Returns the balance after 8 concurrent reports of one purchase, as a set over all rounds."""
+    """Returns the balance after concurrent reports of one purchase, as a set over all rounds."""
     balances = set()
     for _ in range(rounds):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)
-        await asyncio.gather(*(attempt(database, account.id) for _ in range(8)))
+        await asyncio.gather(*(attempt(database, account.id) for _ in range(_REPORTS)))
         balances.add(await database.run(ledger.balance, account.id))
     return balances
 
@@ -250,12 +267,12 @@ async def test_a_purchase_is_credited_once(database: Database) -> None:
 
 
 async def test_a_read_before_write_race_is_detected(database: Database) -> None:
-    assert await last_credits(database, reserve_by_read_and_write, rounds=3) != {1}
+    assert await last_credits(database, reserve_by_read_and_write(_RESERVATIONS), rounds=1) == {_RESERVATIONS}
     assert await database.run(ledger_audit.check) != ()
 
 
 async def test_a_check_before_insert_race_is_detected(database: Database) -> None:
-    assert await purchases(database, purchase_by_check_and_insert, rounds=3) != {500}
+    assert await purchases(database, purchase_by_check_and_insert(_REPORTS), rounds=1) == {500 * _REPORTS}
 
 
 def test_four_processes_open_an_empty_database_and_race(empty_url: str) -> None:
