@@ -92,6 +92,9 @@ def encode(
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     frames = list(raster.frames)
     if len(frames) > 1:
+        had_palettes = raster.source.palette and palette is None and not colors
+        if had_palettes and any(frame.image.getcolors(_MAX_COLORS) is None for frame in frames):
+            frames = _frames_of(_with_palette_again(_joined(frames)), frames)
         metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
         return apng.encode(
             frames, animations.plays(raster, apng.MAX_PLAYS), metadata, LEVELS[effort - 1], palette_frames.stray(lossy)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageSequence
+from PIL import Image, ImageDraw, ImageSequence
 
 from engine.registry import load_registry
 from plugins._pixels.png_chunks import read_chunks
@@ -182,3 +182,22 @@ def test_a_gif_with_several_palettes_keeps_all_its_colors() -> None:
     assert codes(result) == set()
     np.testing.assert_array_equal(_shown(result.data), _shown(source))
     np.testing.assert_array_equal(np.stack(_shown(source))[..., :3], samples)
+
+
+def test_a_clip_with_a_palette_that_is_resized_has_one_again() -> None:
+    frames = []
+    for index in range(3):
+        frame = Image.new("RGB", (320, 240), "white")
+        draw = ImageDraw.Draw(frame)
+        for line in range(3):
+            draw.line((0, 70 * line + index, 320, 240 - 50 * line), (line * 90, 40, 200 - line * 70), 5)
+        frames.append(frame)
+    source = saved(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=50)
+
+    plain, result = (convert(source, "png", width=160, **options) for options in ({"palette": False}, {}))
+
+    assert (_color_type(plain.data), codes(plain)) == (2, set())
+    assert (_color_type(result.data), codes(result)) == (3, {"colors_reduced"})
+    assert len(result.data) < 0.7 * len(plain.data)
+    for one, other in zip(_shown(result.data), _shown(plain.data), strict=True):
+        assert np.abs(one.astype(int) - other).mean() < 1
