@@ -40,7 +40,8 @@ _NOT_SHOWN = (
     "head", "script", "style", "template", "datalist", "noframes", "audio", "video", "canvas", "iframe", "param",
     "area", "col", "colgroup", "rp",
 )  # fmt: skip
-_VOID = ("source", "track")  # of which lxml's parser of HTML does not know that they end where they begin
+# lxml's parser of HTML takes what follows these elements for their content, of which they have none.
+_VOID = ("source", "track")
 _OF_HEAD = frozenset(
     {"title", "meta", "link", "base", "basefont", "style", "script", "noscript", "template", "isindex"}
 )

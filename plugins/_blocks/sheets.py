@@ -58,7 +58,7 @@ _NUMBERS_IN = MappingProxyType(  # by the mark of decimals
 _MAX_DIGITS = 15  # A sheet holds no more of a number.
 _LINKS = ("http://", "https://", "ftp://", "mailto:", "internal:")
 _IN_WORKBOOK = re.compile(r"^#'?([^'.]+)'?\.(\w+)$")  # as OpenDocument writes it
-_HYPERLINK = re.compile(r'of:=HYPERLINK\("((?:[^"]|"")*)"[;)]')  # with an address that is not calculated
+_LINK_TO_TEXT = re.compile(r'of:=HYPERLINK\("((?:[^"]|"")*)"[;)]')  # The address is a text, not calculated.
 _MAX_LINK = 2_079  # characters, in Excel
 _NAMED = 3  # sheets in a warning
 
@@ -204,7 +204,7 @@ class _Reader:
         """The address to which a formula with the function HYPERLINK leads."""
         if "HYPERLINK(" not in formula:
             return ""
-        if found := _HYPERLINK.match(formula):
+        if found := _LINK_TO_TEXT.match(formula):
             address = found[1].replace('""', '"')
             return address.replace("!", ".") if address.startswith("#") else address
         if shown.startswith(_LINKS):

@@ -27,10 +27,10 @@ _RGB, _INDEXED, _RGBA = 2, 3, 6
 _BITS = 8  # per sample, also of few colors: ffmpeg cannot place a frame of fewer bits
 _OPAQUE = 255
 _ALPHA = 24  # the lowest bit of alpha in a number of `palettes`
-_KEYS = (0xFF01FE03, 0xFFFD02FB, 0xFF04F905, 0xFFF608F7)  # colors of which a clip rarely has all
+_KEYS = (0xFF01FE03, 0xFFFD02FB, 0xFF04F905, 0xFFF608F7)  # A clip rarely has all of these colors.
 # Blend operations.
 _REPLACE, _OVER = 0, 1
-_UNITS = (1000, 100, 10, 1)  # of durations, in a second
+_UNITS_PER_SECOND = (1000, 100, 10, 1)  # Durations are numbers of these.
 _LONGEST = 65_535  # units
 MAX_PLAYS = (1 << 31) - 1
 _Pixels: TypeAlias = "NDArray[np.uint32]"
@@ -185,9 +185,9 @@ def _compressed(change: _Change, pixel_format: _PixelFormat, level: int) -> tupl
 
 def _delay(milliseconds: int) -> bytes:
     """A duration as a number of units and the units in a second, which are as short as they can be."""
-    for units in _UNITS:
+    for units in _UNITS_PER_SECOND:
         duration = round(milliseconds * units / 1000)
         if duration <= _LONGEST:
             return struct.pack(">2H", duration, units)
     FidelityWarning.issue("timing_rounded", f"PNG shows a frame for at most {_LONGEST} seconds.")
-    return struct.pack(">2H", _LONGEST, _UNITS[-1])
+    return struct.pack(">2H", _LONGEST, _UNITS_PER_SECOND[-1])

@@ -160,7 +160,8 @@ async def test_idle_workers_are_retired_in_time(
     executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     (pid,) = await run_deed(executor, tmp_path, account=limit)
-    monkeypatch.setattr(pool, limit, 0.3)  # after a job that takes longer on a busy machine, and before a pause
+    # The job itself takes longer than this on a busy machine.
+    monkeypatch.setattr(pool, limit, 0.3)
 
     assert await has_ended(pid)
     assert not idle_workers(executor, limit)

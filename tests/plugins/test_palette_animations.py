@@ -93,7 +93,8 @@ def test_scenes_have_palettes_of_their_own() -> None:
         _decibels(_shown(convert(_animation(part), "gif").data), part) for part in (frames, frames[:16], frames[16:])
     )
 
-    assert whole > min(scenes) - 0.5  # with one palette for both, it is 2 dB less
+    # One palette for both scenes would be 2 dB worse.
+    assert whole > min(scenes) - 0.5
 
 
 def test_a_frame_stores_only_the_colors_that_it_uses() -> None:

@@ -46,7 +46,7 @@ _SKEW_SIDE = 1000  # pixels of the image that is searched
 _SKEW_PIXELS = 20_000
 _CONTRAST = 40  # levels between ink and paper
 _LINES = 1.5  # how much clearer the rows of text are than those at other angles
-_STRIP = 1 / 16  # of the height of a page, in which its language is recognized
+_STRIP_SHARE = 1 / 16  # The language of a page is recognized in a strip of this share of its height.
 _MIN_STRIP = 150  # pixels: some lines, also of a small image
 _CERTAIN_WORD = 95  # percent of confidence; words of the language have more, most words in similar languages less
 Commands: TypeAlias = Mapping[str, Sequence[str]]
@@ -160,7 +160,7 @@ def _densest(scan: Scan) -> tuple[int, Scan]:
     """The number of edges in the strip of a scan that has the most, and that strip, turned so that lines are level."""
     image = scan.image.rotate(skew(scan.image), Image.Resampling.BICUBIC, expand=True, fillcolor=255)
     edges = np.abs(np.diff(np.asarray(image, np.int16), axis=1)) > _CONTRAST
-    height = min(image.height, max(_MIN_STRIP, round(image.height * _STRIP)))
+    height = min(image.height, max(_MIN_STRIP, round(image.height * _STRIP_SHARE)))
     sums = np.cumsum(np.concatenate([[0], edges.sum(axis=1)]))
     counts = sums[height:] - sums[:-height]
     top = int(np.argmax(counts))
